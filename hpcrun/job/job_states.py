@@ -161,6 +161,8 @@ Prolog|Cleaning|SchedDefer|Schedule|SchedulingDefer|NodeDown|FrontEndDown|BurstB
   Wait; ask the administrators if it takes more than a few minutes.
 
 JobHeldUser | held by you | `scontrol release JOB` lets it start.
+job requeued in held state | requeued, and held by an administrator | \
+  `hpcrun release JOB` lets it start, unless only an administrator may.
 JobHeldAdmin | held by an administrator | Ask the administrators: only they can release it.
 JobHoldMaxRequeue | requeued too often | See `hpcrun explain JOB`, then `scontrol release JOB`.
 JobLaunchFailure|launch failed requeued held|.*RaisedSignal.* | \

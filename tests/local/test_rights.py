@@ -88,13 +88,32 @@ def test_a_folder_of_uv_that_another_user_has_made_is_not_used(
 ) -> None:
     (tmp_path / "uv.lock").touch()
     hpcrun.program("bin/uv", "")
-    (tmp_path / "taken").symlink_to("bin")
+    own = f"{tmp_path}/taken/hpcrun-uv-{os.getuid()}"
+    (tmp_path / "taken").mkdir()
+    Path(own).symlink_to("../bin")
     env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HPCRUN_UV_DIR": f"{tmp_path}/taken"}
     assert hpcrun(*JOB, "--uv", "--wait", "true", cwd=tmp_path, env=env).returncode == 7
     shown = hpcrun("explain", check=True).stdout
-    assert f"{tmp_path}/taken on " in shown
+    assert f"{own} on " in shown
     assert " is not your folder" in shown
     assert "submit with HPCRUN_UV_DIR=/path" in shown
+
+
+def test_uv_removes_old_environments_and_nothing_else_of_the_folder_that_a_person_names(
+    hpcrun: Hpcrun, tmp_path: Path
+) -> None:
+    (tmp_path / "uv.lock").touch()
+    hpcrun.program("bin/uv", 'mkdir -p "$UV_PROJECT_ENVIRONMENT/bin"')
+    scratch = tmp_path / "scratch"
+    thesis = scratch / "thesis"
+    old = scratch / f"hpcrun-uv-{os.getuid()}" / "0123456789abcdef"
+    for folder in (thesis, old):
+        folder.mkdir(parents=True)
+        os.utime(folder, (0, 0))
+    env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HPCRUN_UV_DIR": str(scratch)}
+    hpcrun(*JOB, "--uv", "--wait", "true", cwd=tmp_path, env=env)
+    assert thesis.exists()
+    assert not old.exists()
 
 
 @pytest.mark.parametrize("way", ["HPCRUN_RUNS", "link", "--output-dir"])

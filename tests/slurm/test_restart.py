@@ -67,7 +67,38 @@ def head(lab: Lab) -> Ended:
     return ended
 
 
-SCENARIOS: dict[str, Callable[[Lab], Any]] = {"spare": spare, "head": head}
+def set_down(lab: Lab, node: str) -> None:
+    """Set a node down as an administrator does; its slurmd lives, and Slurm takes it back soon."""
+    lab.cluster.slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=PSU")
+
+
+def down(lab: Lab) -> Ended:
+    """A job of one node, which an administrator sets down: srun ends with status 0."""
+    folder = lab.submit("down", *SMALL, "-p", "cpu", "sleep", "300", requeue=0)
+    start = attempt(folder, 0) / "node-cpu-1.start"
+    wait_for(start.exists, 60, "the rank to start")
+    set_down(lab, "cpu-1")
+    return lab.ended(folder)
+
+
+def spare_for_down(lab: Lab) -> Ended:
+    """The second of two nodes is set down, and may have returned before the job asks for it."""
+    end = str(lab.person.folder / "down")
+    nodes = without("a100-1", "a100-2", "h100-2")
+    ranks = ("--nodes", "2", "--launcher", "srun", "--nproc-per-node", "1")
+    folder = lab.submit("spared", *nodes, *SPARE, *ranks, "waits.py", end, requeue=0)
+    set_down(lab, (begun(folder, ranks=2) / "hosts").read_text().split()[1])
+    begun(folder, 1, ranks=2, timeout=240)
+    Path(end).touch()
+    return lab.ended(folder)
+
+
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {
+    "spare": spare,
+    "head": head,
+    "down": down,
+    "spare_for_down": spare_for_down,
+}
 
 
 def test_a_node_that_failed_is_replaced_by_the_spare_one(scenarios: Scenarios) -> None:
@@ -96,4 +127,19 @@ def test_a_job_that_loses_the_node_of_its_script_does_not_idle(scenarios: Scenar
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     # the guard's word, or that of the script itself once its node is back
     assert run.exit(0)["nodes"] in ([lost], [])
+    assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()
+
+
+def test_a_job_whose_node_an_administrator_sets_down_is_no_success(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["down"].result()
+    assert run.state == "NODE_FAIL", run.account
+    assert run.exit(0)["status"] == 143
+    assert run.exit(0)["reason"] == "node_failure"
+
+
+def test_a_node_that_an_administrator_sets_down_is_replaced(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["spare_for_down"].result()
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
+    lost = (attempt(run.folder, 0) / "hosts").read_text().split()[1]
+    assert run.exit(0)["nodes"] == [lost]
     assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()

@@ -162,7 +162,8 @@ def _uv_environment(
         )
     lock = (project / "uv.lock").read_bytes()
     digest = hashlib.sha256(os.fsencode(project) + b"\0" + lock).hexdigest()
-    environments = env.get("HPCRUN_UV_DIR") or f"/tmp/hpcrun-uv-{os.getuid()}"
+    # a folder of hpcrun's own: the job removes what is old in it
+    environments = f"{env.get('HPCRUN_UV_DIR') or '/tmp'}/hpcrun-uv-{os.getuid()}"
     prefix = f"{environments}/{digest[:16]}"
     return PythonEnvironment(
         f"{prefix}/bin/python",

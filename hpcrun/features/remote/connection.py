@@ -171,22 +171,24 @@ class Connection(NamedTuple):
         script is the person's own shell.
         """
         from_host = FromHost(_write_stdout)
+        read_errors = None
+        if os.isatty(2):
+            read_errors = partial(_copy, take=FromHost(_write_stderr).take)
         if on_terminal:
             argv = [*self.argv("-t"), remote_command(script)]
             if is_shell:
                 return run_on_terminal(argv, os.environ)
             return run_on_terminal(
-                argv, os.environ, read=lambda source: _copy(source, from_host.take)
+                argv,
+                os.environ,
+                read=lambda source: _copy(source, from_host.take),
+                read_errors=read_errors,
             )
         mark = f"hpcrun-{os.urandom(8).hex()}"
         command = remote_command(f"printf '%s\\n' {mark}\n{script}")
         argv = [*self.argv("-T", "-o", "EscapeChar=none"), command]
         if take is None:
             take = from_host.take if os.isatty(1) else _write_stdout
-        errors_from_host = FromHost(_write_stderr)
-        read_errors = None
-        if os.isatty(2):
-            read_errors = partial(_copy, take=errors_from_host.take)
         return run_on_terminal(
             argv,
             os.environ,

@@ -243,6 +243,13 @@ def first_failed(exits: Any) -> dict[str, Any] | None:
     return min(failed, key=lambda record: float(record["ended"]), default=None)
 
 
+def started_nodes() -> set[str]:
+    """Return the nodes of this attempt that have started ranks."""
+    names = names_in(attempt_dir())
+    starts = [name for name in names if name.startswith("node-") and name.endswith(".start")]
+    return {name[len("node-") : -len(".start")] for name in starts}
+
+
 def has_failed() -> bool:
     """Whether a rank of this attempt has failed, or a node's launcher before any rank."""
     ranks = list(exits())

@@ -408,11 +408,20 @@ def why_not_ready(check: str, host: str) -> str:
     kind, _, place = check.partition(":")
     try:
         if kind == "file":
-            os.stat(place)
-        elif kind:
+            return _file_problem(place)
+        if kind:
             return _port_problem(kind, place, host)
     except Exception as error:  # whatever the port belongs to may answer anything
         return getattr(error, "strerror", None) or str(error) or repr(error)
+    return ""
+
+
+def _file_problem(path: str) -> str:
+    """Return why a file does not say that the role is ready; the empty string if it does."""
+    owner = os.stat(path).st_uid
+    # in a container, users may have other numbers
+    if owner != os.getuid() and rank_environment.CONTAINER not in os.environ:
+        return "another user owns this file"
     return ""
 
 

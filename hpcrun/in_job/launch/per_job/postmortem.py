@@ -40,9 +40,10 @@ class Postmortem:
             # the nodes of this machine get their SIGTERM from here, and may have noted it already
             stop.discard(records.TERMINATED)
         preempted = os.path.join(records.attempt_dir(), "preempted")
+        exits = tuple(records.exits())
         return Ended(
             status,
-            exits=tuple(records.exits()),
+            exits=exits,
             nodes=tuple(records.exits("node")),
             signalled=self._monitor.signalled,
             stop=frozenset(stop),
@@ -53,13 +54,14 @@ class Postmortem:
             silent=bool(self._monitor.heartbeats.dead),
             idle=bool(self._monitor.idle_message),
             with_returned=not set(self._nodes.hosts).isdisjoint(records.lost_nodes()),
+            unrecorded=not records.started_nodes() <= {record["node"] for record in exits},
         )
 
     def why_if_needed(self, ended: Ended) -> str:
         """Return why the attempt ended; the empty string if nothing depends on the reason."""
         if self._options.is_managed or ended.idle:
             return self.why(ended)
-        if self._options.in_slurm and ended.terminated:
+        if self._options.in_slurm and (ended.terminated or ended.unrecorded):
             return self.why(ended)
         return OWN_END
 

@@ -51,6 +51,7 @@ class Ended:
         silent: this process has ended the step because of nodes without a heartbeat.
         idle: this process has ended the step because all GPUs were idle.
         with_returned: this attempt had a node on which the attempt before was lost.
+        unrecorded: a node has started ranks, and none of them has left a record of its end.
     """
 
     status: int
@@ -65,6 +66,7 @@ class Ended:
     idle: bool = False
     with_returned: bool = False
     nodes: tuple[dict[str, Any], ...] = ()
+    unrecorded: bool = False
 
     @property
     def first_failed(self) -> dict[str, Any] | None:
@@ -139,10 +141,23 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
     if ended.warned:
         return OWN_END if ended.done_anyway else TIME_LIMIT
     if ended.status == 0:
-        return OWN_END
+        return _why_unrecorded(ended, ask, dead) if ended.unrecorded else OWN_END
     if ended.by_returned_node or dead():
         return NODE_FAILURE
     return FAILURE
+
+
+def _why_unrecorded(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
+    """Return why a step ended with status 0 before a node has said how its ranks ended.
+
+    srun does so where it loses a node; only Slurm can say that.
+    """
+    answer = ask()
+    if answer.was_requeued_after(ended.requeues):
+        return _why_requeued(ended, dead)
+    if answer.state == "NODE_FAIL" or answer.reason == "NodeDown":
+        return NODE_FAILURE
+    return OWN_END
 
 
 def _why_terminated(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
@@ -246,6 +261,8 @@ def final_status(ended: Ended, why: str, rules: Rules) -> int:
     The status is 128 + n if signal n ended what failed first.
     """
     if ended.signalled or ended.lost_ranks:
+        return TERM_STATUS
+    if ended.status == 0 and why == NODE_FAILURE:
         return TERM_STATUS
     if ended.status == 0:
         stopped = why == IDLE or allows_another_attempt(why, rules)

@@ -149,9 +149,12 @@ def shown_on_a_terminal(ssh: str, folder: Path, *, on_terminal: bool, is_shell: 
     return shown
 
 
-def test_the_errors_of_a_host_do_not_control_the_terminal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_the_errors_of_a_host_do_not_control_the_terminal(
+    tmp_path: Path, on_terminal: bool
+) -> None:
     ssh = "printf '\\033]52;c;eA==\\007\\033[31mwrong\\033[0m' >&2"
-    shown = shown_on_a_terminal(ssh, tmp_path, on_terminal=False, is_shell=False)
+    shown = shown_on_a_terminal(ssh, tmp_path, on_terminal=on_terminal, is_shell=False)
     assert shown == b"\x1b[31mwrong\x1b[0m"
 
 

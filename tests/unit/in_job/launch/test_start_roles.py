@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -224,3 +225,13 @@ def test_the_ranks_of_a_node_are_those_of_all_its_roles(cpus: set[int]) -> None:
     cpus.update(range(8))
     take_share(TRAINER)
     assert os.environ["HPCRUN_NODE_RANKS"] == "0:4"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_does_not_make_a_role_ready(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    assert why_not_ready(f"file:{ready}", "n1") == "No such file or directory"
+    ready.touch()
+    assert why_not_ready(f"file:{ready}", "n1") == ""
+    os.chown(ready, os.getuid() + 1, -1)
+    assert why_not_ready(f"file:{ready}", "n1") == "another user owns this file"
