@@ -117,7 +117,8 @@ def load_config(
 
 def _drop_unknown(file: YamlFile, warn: Callable[[str], None]) -> None:
     """Remove the unknown keys of a file, each with a warning."""
-    for key in [key for key in file.data if key not in _READERS]:
+    unknown = [key for key in file.data if key not in _READERS]
+    for key in unknown:
         mistake = file.origins[key,].mistake(f"{key}: unknown key", (key,))
         warn(f"{mistake}; hpcrun {__version__} ignores it")
         del file.data[key]

@@ -142,9 +142,19 @@ def processes(folder: Path, *, of: str = "") -> dict[int, str]:
 
 
 def parent_of(pid: int) -> int:
-    """The process id of a process's parent."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("\nPPid:")[2].split()[0])
+    """The process id of a process's parent; 0 if the process has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def words_of(pid: int) -> list[str]:
+    """The command line of a process; empty if the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
 
 
 def let_end(lab: Lab, name: str) -> str:

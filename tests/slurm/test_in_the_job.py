@@ -14,8 +14,19 @@ from typing import Any
 import pytest
 
 from tests.harness import wait_for
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, without
-from tests.slurm.test_promises import command, gone, parent
+from tests.slurm.lab import (
+    SMALL,
+    Ended,
+    Lab,
+    Scenarios,
+    attempt,
+    begun,
+    parent_of,
+    processes,
+    without,
+    words_of,
+)
+from tests.slurm.test_promises import gone
 
 pytestmark = [pytest.mark.slurm, pytest.mark.versions]
 
@@ -109,9 +120,11 @@ def killed(lab: Lab, launcher: str, part: str) -> Ended:
     own = [
         pid
         for pid in processes(folder)
-        if command(pid)[2:4] and command(pid)[2].endswith("/launch/__main__.py")
+        if words_of(pid)[2:4] and words_of(pid)[2].endswith("/launch/__main__.py")
     ]
-    parts = [pid for pid in own if command(pid)[3] == part and command(parent(pid)) != command(pid)]
+    parts = [
+        pid for pid in own if words_of(pid)[3] == part and words_of(parent_of(pid)) != words_of(pid)
+    ]
     os.kill(parts[0], signal.SIGKILL)
     ended = gone(lab, folder)
     shared = Path((attempt(folder, 0) / "rank-0.out").read_text().split()[0])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness import wait_for
-from tests.slurm.lab import SMALL, Lab, Scenarios, begun, processes
+from tests.slurm.lab import SMALL, Lab, Scenarios, begun, parent_of, processes, words_of
 
 pytestmark = pytest.mark.slurm
 
@@ -31,31 +31,17 @@ time.sleep(600)
 }
 
 
-def words(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    except OSError:
-        return []
-
-
-def parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
 def part(folder: Path, name: str, *, canary: bool = False) -> int:
     """The process of a part of launch, or its canary; 0 if there is none."""
-    parts = [pid for pid in processes(folder) if words(pid)[1:4:2] == ["-ISB", name]]
-    return next((pid for pid in parts if (words(parent(pid)) == words(pid)) is canary), 0)
+    parts = [pid for pid in processes(folder) if words_of(pid)[1:4:2] == ["-ISB", name]]
+    return next((pid for pid in parts if (words_of(parent_of(pid)) == words_of(pid)) is canary), 0)
 
 
 def srun(folder: Path, *, of_guard: bool) -> int:
     """The client of a step that waits for it, not its helper process."""
     for pid, name in processes(folder).items():
-        if name == "srun" and words(parent(pid)) != words(pid):
-            if ("--job-name=guard" in words(pid)) is of_guard:
+        if name == "srun" and words_of(parent_of(pid)) != words_of(pid):
+            if ("--job-name=guard" in words_of(pid)) is of_guard:
                 return pid
     return 0
 
@@ -73,7 +59,7 @@ def left(lab: Lab, folder: Path) -> dict[int, list[str]]:
     try:
         wait_for(lambda: not processes(folder), 15, "all processes to end")
     except AssertionError:
-        return {pid: words(pid) for pid in processes(folder)}
+        return {pid: words_of(pid) for pid in processes(folder)}
     return {}
 
 

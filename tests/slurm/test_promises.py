@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from tests.harness import wait_for
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, without
+from tests.slurm.lab import (
+    SMALL,
+    Ended,
+    Lab,
+    Scenarios,
+    attempt,
+    begun,
+    parent_of,
+    processes,
+    without,
+    words_of,
+)
 
 pytestmark = pytest.mark.slurm
 
@@ -84,23 +95,9 @@ def tasks(folder: Path) -> list[int]:
     """
     found = []
     for pid in processes(folder, of="SLURM_STEP_ID=0"):
-        if Path(f"/proc/{parent(pid)}/comm").read_text().strip() == "slurmstepd":
+        if Path(f"/proc/{parent_of(pid)}/comm").read_text().strip() == "slurmstepd":
             found.append(pid)
     return found
-
-
-def command(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    except OSError:
-        return []
-
-
-def parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
 
 
 # --- the scenarios: each runs in a thread of its own ---------------------------------------------
@@ -114,7 +111,7 @@ def gone(lab: Lab, folder: Path) -> Ended:
         wait_for(lambda: not processes(folder), 10, f"the processes of {folder.name} to end")
     except AssertionError as error:
         raise AssertionError(
-            f"{error}: {[(name, command(pid)) for pid, name in processes(folder).items()]}"
+            f"{error}: {[(name, words_of(pid)) for pid, name in processes(folder).items()]}"
         ) from None
     said = lab.cluster.slurm("sacct", "-nPX", "-o", "State,ExitCode", "-j", job).strip()
     return Ended(ended.folder, ended.status, ended.table, said=said)

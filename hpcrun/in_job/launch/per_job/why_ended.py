@@ -148,9 +148,9 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
 
 
 def _why_unrecorded(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
-    """Return why a step ended with status 0 before a node has said how its ranks ended.
+    """Return why a step ended with status 0, although a node has no record of its ranks' end.
 
-    srun does so where it loses a node; only Slurm can say that.
+    srun may end with status 0 if it loses a node: Slurm knows whether it has lost one.
     """
     answer = ask()
     if answer.was_requeued_after(ended.requeues):
