@@ -88,6 +88,7 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/pack.py
 	$(BIN)/python benchmarks/status.py
 	$(BIN)/python benchmarks/explain.py
+	$(BIN)/python benchmarks/gpualert.py
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/hiding.py
 	$(BIN)/python benchmarks/study.py
@@ -99,9 +100,10 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 apart: $(VENV)/installed-dev ## whether each feature can be taken away: the rest passes its tests; ARGS names some
 	$(BIN)/python -m dev.apart $(ARGS)
 
-fuzz: $(VENV)/installed-dev ## 2,000 hostile command lines and 2,000 damaged run folders; SEED=7 others
+fuzz: $(VENV)/installed-dev ## 2,000 hostile command lines, 2,000 damaged run folders, 500 batch scripts; SEED=7 others
 	$(BIN)/python -m dev.hostile.fuzz_commands --count 2000 --seed $(SEED)
 	$(BIN)/python -m dev.hostile.fuzz_folders --count 2000 --seed $(SEED)
+	$(BIN)/python -m dev.hostile.fuzz_scripts --count 500 --seed $(SEED)
 
 mutants: $(VENV)/installed-mutants ## change 25 places, and count what the unit and golden tests notice; SEED=7 others
 	$(BIN)/python -m dev.mutants --seed $(SEED) $(ARGS)

@@ -1,12 +1,14 @@
-"""How good the forecasts of `hpcrun scale plan` are: published scaling tables, forecast from one to
-three points.
+"""How good the forecasts of `hpcrun scale plan` are: published trainings, from one to three sizes.
 
 Prints a table for docs/scaling-plan.md: measured, forecast and range of each point that the model
-was not given. Nothing runs; the tables with their sources are in tests/data/scaling_tables.yaml.
+was not given. Nothing runs. The tables with their sources are in tests/data/scaling_tables.yaml;
+tests/data/mlperf_training.csv has the results of MLPerf Training, from the logs in
+github.com/mlcommons/training_results_vN.N: the median of the rates that a run logged.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,11 @@ from ruamel.yaml import YAML
 
 from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
 
-TABLES = Path(__file__).resolve().parents[1] / "tests" / "data" / "scaling_tables.yaml"
+DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
+TABLES = DATA / "scaling_tables.yaml"
+MLPERF = DATA / "mlperf_training.csv"
+_OF_ONE_NODE = {"Fujitsu", "xFusion", "H3C"}
+"""Submitters whose systems differ in the GPUs of a node; those of others in the nodes."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class HeldOut:
     """A point that was forecast; speed-ups over the table's first point.
 
     Attributes:
-        given: the number of points that the model was given.
+        given: of how many numbers of GPUs the model was given the points.
     """
 
     table: str
@@ -54,6 +60,21 @@ def load_tables() -> list[dict[str, Any]]:
     return tables
 
 
+def load_mlperf() -> list[dict[str, Any]]:
+    """Return the results of MLPerf Training as such tables, one for each training and machine."""
+    tables: dict[tuple[str, ...], dict[str, Any]] = {}
+    with MLPERF.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            gpus = int(row["gpus"])
+            nodes = int(row["nodes"])
+            key = (row["round"], row["submitter"], row["accelerator"], row["benchmark"])
+            machine = "" if row["submitter"] in _OF_ONE_NODE else str(gpus // nodes)
+            table = tables.setdefault((*key, machine), {"name": " ".join(key), "points": []})
+            batch = int(row["batch_size"]) / gpus
+            table["points"].append([gpus, nodes, batch, float(row["samples_per_s"])])
+    return list(tables.values())
+
+
 def steps_of(table: dict[str, Any]) -> list[TimedStep]:
     """Return the points of a table as times of a step."""
     timed = []
@@ -68,9 +89,10 @@ def steps_of(table: dict[str, Any]) -> list[TimedStep]:
 
 
 def backtest(table: dict[str, Any], given: int) -> Iterator[HeldOut]:
-    """Forecast the points of a table that follow the first few."""
+    """Forecast the points of a table that have more GPUs than the first few numbers of GPUs."""
     timed = steps_of(table)
-    known = timed[:given]
+    sizes = sorted({step.size.gpus for step in timed})[:given]
+    known = [step for step in timed if step.size.gpus in sizes]
     model = StepModel(
         tuple(known), fixed_share(known, table.get("rows", 0) / table.get("tokens", 1))
     )
@@ -81,7 +103,9 @@ def backtest(table: dict[str, Any], given: int) -> Iterator[HeldOut]:
             first.size.gpus * first.size.batch_per_gpu / first.step_s
         )
 
-    for point in timed[given:]:
+    for point in timed:
+        if point.size.gpus in sizes:
+            continue
         fastest_s, slowest_s = model.range_s(point.size)
         yield HeldOut(
             table["name"],
@@ -96,7 +120,10 @@ def backtest(table: dict[str, Any], given: int) -> Iterator[HeldOut]:
 
 def all_points(given: int) -> list[HeldOut]:
     """Return the forecasts of all tables that have further points."""
-    return [point for table in load_tables() for point in backtest(table, given)]
+    points: list[HeldOut] = []
+    for table in (*load_tables(), *load_mlperf()):
+        points += backtest(table, given)
+    return points
 
 
 def summary(points: Sequence[HeldOut]) -> str:
@@ -130,7 +157,7 @@ def line(point: HeldOut) -> str:
 
 def main() -> int:
     """Print the tables."""
-    for given, words in ((1, "one point"), (2, "two points"), (3, "three points")):
+    for given, words in ((1, "one size"), (2, "two sizes"), (3, "three sizes")):
         points = all_points(given)
         print(f"\nFrom {words}: {summary(points)}.\n")
         print(

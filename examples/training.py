@@ -233,6 +233,7 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=args.lr)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype is torch.float16)
         self.accumulate: int = getattr(args, "accumulate", 1)
+        self.is_planned = not args.static_graph
         self.epoch, self.steps_done, self.best = 1, 0, float("-inf")
         self.updates = self.skipped = 0
         self.optimizer.register_step_post_hook(lambda *_: self.count_update())
@@ -298,11 +299,14 @@ class Training:
         parts = list(zip(*(tensor.chunk(self.accumulate) for tensor in batch), strict=True))
         for number, part in enumerate(parts, 1):
             # the gradients of all parts add up on this rank; the ranks exchange them once, with the
-            # last
-            with self.model.no_sync() if number < len(parts) else nullcontext():
+            # last. With a static graph DDP plans in its first backward pass, which must exchange:
+            # the mean of a mean is the same one
+            is_last = number == len(parts) or not self.is_planned
+            with nullcontext() if is_last else self.model.no_sync():
                 with self.autocast():
                     loss = loss_of(*part) / len(parts)
                 self.scaler.scale(loss).backward()
+            self.is_planned = True
             total += loss.detach()
         self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

@@ -36,6 +36,21 @@ def _current_folder() -> "str | None":
         return None
 
 
+def _open_missing_streams() -> None:
+    """Open a standard stream that the caller has closed on the null device.
+
+    Otherwise the next file to be opened would become that stream, for the programs that hpcrun
+    starts too.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != descriptor:
+            os.dup2(null, descriptor)
+        setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r"))
+
+
 def _run_elsewhere() -> None:
     """Let a feature run the command on another machine.
 
@@ -68,6 +83,7 @@ def main() -> "NoReturn":
         from hpcrun.cli.interrupt import exit_at_interrupt
 
         exit_at_interrupt()
+        _open_missing_streams()
         _run_elsewhere()
         from hpcrun.cli.main import main as run
 

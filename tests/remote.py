@@ -129,7 +129,7 @@ def login_node(
 
 
 @contextmanager
-def login_node_of(person: Hpcrun, *lines: str) -> Iterator[LoginNode]:
+def login_node_of(person: Hpcrun, *lines: str, user: str = RESEARCHER) -> Iterator[LoginNode]:
     """Run an sshd for the cluster's ordinary user, whose login shell finds hpcrun and Slurm."""
     wanted = ("PATH", "PYTHONPATH", "SLURM_CONF")  # /etc/profile has its own PATH
     profile = [
@@ -139,7 +139,7 @@ def login_node_of(person: Hpcrun, *lines: str) -> Iterator[LoginNode]:
     program = person.program("there/hpcrun", f'exec {person.venv}/bin/python -m hpcrun "$@"')
     person.write("home/.profile", "\n".join([*profile, f"PATH={program.parent}:$PATH", ""]))
     folder = person.write("sshd/readme", "").parent  # the server reads the key as this user
-    with login_node(folder, {"HOME": str(person.home), **person.extra}, *lines) as far:
+    with login_node(folder, {"HOME": str(person.home), **person.extra}, *lines, user=user) as far:
         yield far
 
 

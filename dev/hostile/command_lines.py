@@ -393,12 +393,12 @@ _SLURM = set(
 
 
 def make_programs(folder: Path, python: str) -> None:
-    """Link to the machine's programs, without Slurm's: what a line says may not depend on a
-    cluster.
+    """Link to the machine's programs, without Slurm's and ssh: what a line says may not depend on a
+    cluster, nor how long it takes on a network.
     """
     folder.mkdir()
     for program in Path("/usr/bin").iterdir():
-        if program.name not in _SLURM:
+        if program.name not in (*_SLURM, "ssh"):
             (folder / program.name).symlink_to(program)
     for name in ("python", "python3"):
         (folder / name).unlink(missing_ok=True)

@@ -81,6 +81,12 @@ COMMANDS = (
     ("history",),
     ("history", "--by", "project", "--csv"),
     ("sweep", SWEEP),
+    ("status", "-v", "--runs", "runs"),
+    ("logs", PLAIN, "--runs", "runs", "--all-ranks", "-n", "5"),
+    ("explain", PLAIN, "--runs", "runs"),
+    ("metrics", PLAIN, "--runs", "runs"),
+    ("sweep", SWEEP, "--runs", "runs"),
+    ("share", PLAIN, "--runs", "runs", "--out", "-"),
 )
 
 
@@ -149,7 +155,21 @@ class _Terminal(io.TextIOWrapper):
 
 def run_command(argv: tuple[str, ...], *, tty: bool) -> str | None:
     """Run hpcrun in this process; returns what it must not do and did, None where all is well."""
+    return shown_by(argv, tty=tty).problem
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a command has printed, and what it must not do and did."""
+
+    text: str
+    problem: str | None
+
+
+def shown_by(argv: tuple[str, ...], *, tty: bool) -> Shown:
+    """Run hpcrun in this process; return what it has printed, and what it must not do and did."""
     from hpcrun.cli import main, output
+    from hpcrun.files.foreign_folder import ForeignFolder
 
     output._Answer.document, output._Answer.json = None, False
     streams = [_Terminal(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
@@ -157,7 +177,7 @@ def run_command(argv: tuple[str, ...], *, tty: bool) -> str | None:
     for stream in streams:
         stream.terminal = ends[1] if ends else None
     before = sys.stdout, sys.stderr, sys.argv
-    sys.stdout, sys.stderr, sys.argv = before[0], streams[1], ["hpcrun", *argv]
+    sys.stdout, sys.stderr, sys.argv = streams[0], streams[1], ["hpcrun", *argv]
     code: object = 0
     try:
         with _limited(_HANGS_S):
@@ -165,19 +185,21 @@ def run_command(argv: tuple[str, ...], *, tty: bool) -> str | None:
     except SystemExit as ended:
         code = ended.code
     except TooSlow:
-        return "did not end: " + _where()
+        return Shown("", "did not end: " + _where())
     except BaseException as error:
-        return f"{type(error).__name__}: {error}"[:300] + " at " + _where()
+        return Shown("", f"{type(error).__name__}: {error}"[:300] + " at " + _where())
     finally:
+        ForeignFolder.path = output._Answer.option = ""
         sys.stdout, sys.stderr, sys.argv = before
         for end in ends:
             os.close(end)
     shown = "".join(stream.buffer.getvalue().decode("utf-8", "replace") for stream in streams)  # type: ignore[attr-defined]
+    problem = None
     if code == 1:
-        return f"exit status 1: {shown[-300:]}"
-    if tty and (bad := _acting(shown)):
-        return f"{bad!r} went to the terminal"
-    return None
+        problem = f"exit status 1: {shown[-300:]}"
+    elif tty and (bad := _acting(shown)):
+        problem = f"{bad!r} went to the terminal"
+    return Shown(shown, problem)
 
 
 def _where() -> str:
@@ -235,7 +257,7 @@ def fuzz(count: int, folder: Path, *, seed: int | None = None) -> Tally:
     """
     tally, base = Tally(), folder / "base"
     make_runs(base)
-    with _surroundings(folder):
+    with surroundings(folder):
         # the first imports modules, which is not timed
         try_folder(
             ([], [("status", "-v"), ("scale", "run", "--show", STUDY), ("explain", PLAIN)]),
@@ -265,7 +287,7 @@ def fuzz(count: int, folder: Path, *, seed: int | None = None) -> Tally:
 
 
 @contextlib.contextmanager
-def _surroundings(folder: Path) -> Iterator[None]:
+def surroundings(folder: Path) -> Iterator[None]:
     """Set the environment of a person with one runs folder, no Slurm, and no configuration."""
     before, cwd = dict(os.environ), Path.cwd()
     (folder / "home").mkdir(exist_ok=True)

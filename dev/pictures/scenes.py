@@ -106,6 +106,25 @@ def answered(line: str, *answers: tuple[str, str]) -> Step:
 # --- what happens in between ---------------------------------------------------------------------
 
 
+def fit_thrice(desk: Desk) -> None:
+    """Let one script run three times, with other arguments, and the last time with an edit."""
+    program = desk.project / "train.py"
+    text = program.read_text()
+    job = ("-P", "cpu", "-G", "0", "-t", "10m", "--launcher", "python", "--snapshot", "train.py")
+    steps = ("--steps", "60", "--seconds", "0.1")
+    for name, arguments in (
+        ("base", steps),
+        ("fast", (*steps, "--lr", "0.2")),
+        ("noisy", (*steps, "--lr", "0.8")),
+    ):
+        if name == "noisy":
+            program.write_text(text.replace("gauss(0, 0.1)", "gauss(0, 0.5)"))
+        desk.submit(name, *job, *arguments)
+    for name in ("base", "fast", "noisy"):
+        desk.wait_until(name, "COMPLETED")
+    program.write_text(text)
+
+
 def bring_history(desk: Desk) -> None:
     """Write down runs of the last weeks."""
     share = desk.project.parent / ".local"
@@ -309,8 +328,24 @@ def end_digits(desk: Desk) -> None:
 
 
 SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
+    fit_thrice,
+    picture("compare", "hpcrun compare base noisy", columns=80),
+    picture(
+        "compare-wide",
+        "hpcrun compare base fast noisy",
+        "hpcrun compare fast noisy --code",
+        columns=160,
+    ),
+    picture(
+        "compare-png",
+        "hpcrun compare base fast noisy --png compare.png",
+        columns=80,
+        drawn="compare.png",
+    ),
+    forget_first_hour,
     bring_login_node,
     picture("login", "hpcrun login cluster", "hpcrun --on cluster status", host="laptop"),
+    picture("fetch", "hpcrun --on cluster fetch last", "ls 20*", host="laptop"),
     picture(
         "dev",
         "hpcrun --on cluster dev -P a100 --gpus 1 --time 4h --code --yes",
@@ -403,8 +438,8 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("where", "hpcrun where --gpus 8 --time 4h"),
     picture(
         "plan",
-        "hpcrun scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus "
-        "1,2,4,8 -P h100",
+        "hpcrun scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m "
+        "--also 2:1024=19m --gpus 1,2,4,8 -P h100",
     ),
     bring_table,
     picture(
@@ -430,6 +465,7 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
         "scale",
         "hpcrun scale run --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60",
     ),
+    picture("note", "hpcrun note evaluate '#paper baseline'", "hpcrun status --filter paper"),
     picture("resubmit", "hpcrun resubmit evaluate -t 1h"),
     picture("cancel", "hpcrun cancel next long", "hpcrun status next"),
     picture(

@@ -4,12 +4,12 @@ submits.
 Copy the folder ``hydra_plugins`` beside your program, and choose the launcher there or on the
 command line::
 
-    python train.py --multirun hydra/launcher=hpcrun lr=1e-3,1e-4 '+hydra.launcher.options={gpus: 1,
-    time: 4h}'
+    python train.py --multirun hydra/launcher=hpcrun lr=1e-3,1e-4 hydra.launcher.gpus_per_node=1
+    hydra.launcher.timeout_min=240
 
-The options are the parameters of ``hpcrun.Executor``: docs/python.md. The outputs of a job are in
-Hydra's own folder; its log and its state are those of the element: ``hpcrun status``, ``hpcrun logs
-RUN/3``, ``hpcrun explain RUN``.
+The keys of ``hydra.launcher`` are those of hydra-submitit-launcher and the parameters of
+``hpcrun.Executor``: docs/python.md. The outputs of a job are in Hydra's own folder; its log and its
+state are those of the element: ``hpcrun status``, ``hpcrun logs RUN/3``, ``hpcrun explain RUN``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ import hpcrun
 class HpcrunLauncher(Launcher):  # type: ignore[misc,unused-ignore]
     """Submits the jobs of a sweep as one array, and waits for their results."""
 
-    def __init__(self, options: DictConfig) -> None:
-        self._options: Any = OmegaConf.to_container(options, resolve=True)
+    def __init__(self, options: Any = None, **keys: Any) -> None:
+        parameters = OmegaConf.create({**keys, **(options or {})})
+        self._options: Any = OmegaConf.to_container(parameters, resolve=True)
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -87,4 +88,6 @@ def _run(
 
 # a dict: Hydra runs this file without an entry in sys.modules, which dataclasses need
 _CONFIG = {"_target_": f"{__name__}.HpcrunLauncher", "options": {}}
-ConfigStore.instance().store(group="hydra/launcher", name="hpcrun", node=_CONFIG)
+# hpcrun knows the keys, and names the nearest one of a key that is misspelt
+_NODE = OmegaConf.create(_CONFIG, flags={"struct": False})
+ConfigStore.instance().store(group="hydra/launcher", name="hpcrun", node=_NODE)

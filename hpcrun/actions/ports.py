@@ -45,6 +45,8 @@ class Typed:
 
     words: tuple[str, ...] = ()  # hpcrun's subcommand and its options, up to SCRIPT
     notes: tuple[str, ...] = ()  # notes on it for the user
+    stdin: str | None = None  # the batch script that it reads from stdin
+    note: str | None = None  # the note of each new run
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,14 @@ from submitit.core.utils import DelayedSubmission
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.jobs.submission import FunctionArray, changed_job, submit
 from hpcrun.api.function_job import FunctionJob
+from hpcrun.api.python_spelling import as_parameter, as_parameter_of_submitit, in_python
+from hpcrun.api.submitit_names import NAMES, read_names
 from hpcrun.cli.context import Context, make_context
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.in_job import hpcrun_function
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest
+from hpcrun.job.request.node_choice import choice_of
 from hpcrun.job.request.read_options import read_values
 from hpcrun.job.request.read_request import learn_secrets
 from hpcrun.job.run_paths import WITHIN
@@ -67,7 +70,8 @@ class Executor(core.Executor):
         stderr_to_stdout: the tasks write stderr into the log of stdout.
         **values: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or
             ``"h100:4"``, ``nodes=2``, ``time="4h"``, ``mem="64G"``, ``env={...}``,
-            ``setup=[...]``, ``sbatch={...}``, ``requeue=3`` ...
+            ``setup=[...]``, ``sbatch={...}``, ``requeue=3`` ... submitit's names are known, too:
+            ``timeout_min=240``, ``mem_gb=64``, ``comment="mine"`` ...
 
     Raises:
         UsageError: a parameter is misspelt, or its value cannot be read.
@@ -78,26 +82,34 @@ class Executor(core.Executor):
     """How often a function with a ``checkpoint`` method is requeued if neither ``requeue`` nor the
     profile says it.
     """
+    speller = staticmethod(as_parameter)
+    """How messages spell parameters."""
 
     def __init__(self, profile: str | None = None, **values: Any) -> None:
         super().__init__(make_context(announce=None).store.root)
         self._internal_update_parameters(profile=profile, **values)
 
+    @in_python
     def _internal_update_parameters(self, **values: Any) -> None:
         check_names(values)
-        together = {**self.parameters, **values}
+        named = read_names(values, self.parameters)
+        together = {**self.parameters, **named.values}
         _read_request(_fields(together))
         _check_own(together)
-        self.parameters.update(values)  # submitit.AutoExecutor shows this very dictionary
+        for note in named.notes:
+            _log.warning(note)
+        self.parameters.update(named.values)  # submitit.AutoExecutor shows this very dictionary
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
         return set(_names())
 
+    @in_python
     def script(self, elements: int = 1) -> str:
         """Return the script that would be submitted, as ``hpcrun submit --dry-run`` prints it."""
         return self._prepare(make_context(announce=None), "function", elements).script
 
+    @in_python
     def _internal_process_submissions(
         self, delayed_submissions: Sequence[DelayedSubmission]
     ) -> list[core.Job[Any]]:
@@ -196,6 +208,13 @@ class Executor(core.Executor):
         return changed_job(prepared, surroundings, {"array": array})
 
 
+class ExecutorOfSubmitit(Executor):
+    """The Executor behind submitit's AutoExecutor."""
+
+    checkpoint_requeues = 3  # submitit's max_num_timeout
+    speller = staticmethod(as_parameter_of_submitit)
+
+
 def _has_checkpoint(function: Callable[..., Any]) -> bool:
     return hasattr(function, "checkpoint") or hasattr(function, "__submitit_checkpoint__")
 
@@ -241,7 +260,7 @@ def _pickled(delayed: DelayedSubmission) -> bytes:
 
 
 def _names() -> list[str]:
-    return sorted((*_FIELDS, *_OWN))
+    return sorted((*_FIELDS, *_OWN, *NAMES))
 
 
 def check_names(values: Mapping[str, Any]) -> None:
@@ -306,7 +325,7 @@ def _as_typed(field: str, value: Any) -> Any:
 
 
 def _key_and_value(key: str, value: Any) -> str:
-    if value in (None, True):
+    if value is None or value is True:  # 1 == True
         return key
     return f"{key}={value}"
 
@@ -315,9 +334,17 @@ def _read_request(fields: Mapping[str, Any]) -> JobRequest:
     """Return the request of a job that runs functions.
 
     Raises:
-        UsageError: a value cannot be read; the message names the value by its parameter.
+        UsageError: a value cannot be read, the message names the value by its parameter; or Slurm
+            is to choose the nodes.
     """
     values, mistakes = read_values(JOB_FIELDS, {**fields, "script": PROGRAM, "module": True})
+    choice = choice_of(values.get("nodes"))
+    if choice:
+        raise UsageError(
+            f"nodes={choice!r}: a function has a result for each task, and Slurm would choose "
+            "their number",
+            hint=f"nodes={int(values['nodes'])}",
+        )
     if not mistakes:
         return JobRequest(**values)
     mistake = mistakes[0]

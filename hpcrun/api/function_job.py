@@ -20,10 +20,12 @@ from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJo
 from hpcrun.actions.runs.cancel import cancel_runs
 from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status_query import one_status
+from hpcrun.api.python_spelling import in_python
 from hpcrun.cli.context import make_context
 from hpcrun.errors import HpcrunError
 from hpcrun.job.job_states import COMPLETED, UNKNOWN
 from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.text.spelling import spell_row
 from hpcrun.runs.attempt import first_failure, last_attempt
 from hpcrun.runs.elements import all_elements, records_of
 from hpcrun.runs.log_files import tail
@@ -133,10 +135,15 @@ class FunctionJob(Job[R]):
         """The state that ``hpcrun status`` shows, at most ten seconds old."""
         return self._status().state
 
+    @in_python
     def get_info(self, mode: str = "force") -> dict[str, str]:  # noqa: ARG002 - submitit's
         """Return the status under sacct's names."""
         status = self._status()
-        shown = {"State": status.state, "Reason": status.reason, "NodeList": status.hosts}
+        shown = {
+            "State": status.state,
+            "Reason": spell_row(status.reason or ""),
+            "NodeList": status.hosts,
+        }
         return {name: value for name, value in shown.items() if value}
 
     def done(self, force_check: bool = False) -> bool:
@@ -270,11 +277,12 @@ class FunctionJob(Job[R]):
             folder.chmod(folder.stat().st_mode)  # makes NFS look again; submitit does the same
         return self.paths.result_pickle.exists()
 
+    @in_python
     def _why_no_result(self, status: LastStatus) -> str:
         attempt = last_attempt(*self._key)
         reasons = []
         if status.reason:
-            reasons.append(status.reason)
+            reasons.append(spell_row(status.reason))
         rank = first_failure(attempt.folder) if attempt else None
         if rank is not None and not rank.is_consequence:
             reasons.append(

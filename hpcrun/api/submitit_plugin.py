@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from hpcrun.api.executor import Executor
     from hpcrun.api.function_job import FunctionJob
 
-CHECKPOINT_REQUEUES = 3
-"""How often a function with a ``checkpoint`` method is requeued where nobody says it; submitit's
-max_num_timeout.
-"""
-_RENAMED = {"timeout_min": "time", "mem_gb": "mem"}
 _FILES = ("stdout", "stderr", "result_pickle", "submitted_pickle")
 
 
@@ -34,18 +29,17 @@ class HpcrunExecutor(core.Executor):
     Args:
         folder: gets links to the logs, pickles and scripts of the jobs, under submitit's names; the
             files themselves are in the run's folder, with all other runs of hpcrun.
-        **said: the parameters of ``hpcrun.Executor``; those that AutoExecutor takes have the prefix
-            ``hpcrun_``.
+        **values: the parameters of ``hpcrun.Executor``; those that AutoExecutor takes have the
+            prefix ``hpcrun_``.
 
     Raises:
         UsageError: a parameter is misspelt, or its value cannot be read.
     """
 
     def __init__(self, folder: Path | str, **values: Any) -> None:
-        from hpcrun.api.executor import Executor
+        from hpcrun.api.executor import ExecutorOfSubmitit
 
-        self._executor: Executor = Executor(**values)
-        self._executor.checkpoint_requeues = CHECKPOINT_REQUEUES
+        self._executor: Executor = ExecutorOfSubmitit(**values)
         super().__init__(folder, self._executor.parameters)
 
     @classmethod
@@ -62,12 +56,6 @@ class HpcrunExecutor(core.Executor):
     def _valid_parameters(cls) -> set[str]:
         # submitit only iterates and looks names up
         return _ParameterNames()  # type: ignore[return-value]
-
-    def _convert_parameters(self, params: dict[str, Any]) -> dict[str, Any]:
-        values = {_RENAMED.get(name, name): value for name, value in params.items()}
-        if "mem" in values:
-            values["mem"] = f"{round(values['mem'] * 1024)}M"
-        return values
 
     def _internal_update_parameters(self, **values: Any) -> None:
         self._executor.update_parameters(**values)
@@ -164,7 +152,7 @@ class _ParameterNames(Set[str]):
         from hpcrun.errors import UsageError
 
         try:
-            executor.check_names({_RENAMED.get(str(name), str(name)): None})
+            executor.check_names({str(name): None})
         except UsageError as error:
             raise NameError(f"hpcrun_{name}: {error.message}; {error.hint}") from None
         return True

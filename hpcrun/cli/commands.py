@@ -86,6 +86,11 @@ COMMANDS: dict[str, Command] = {
         "Watch",
         "Show parameters and metrics of a sweep's elements, best first.",
     ),
+    "compare": Command(
+        "hpcrun.features.compare.command",
+        "Watch",
+        "Compare runs: what differs between them, and what came of each.",
+    ),
     "history": Command(
         "hpcrun.features.history.command",
         "Watch",
@@ -96,11 +101,22 @@ COMMANDS: dict[str, Command] = {
         "Watch",
         "Write one HTML page about a run, to send to others.",
     ),
+    "fetch": Command(
+        "hpcrun.features.remote.fetch",
+        "Watch",
+        "Copy files of a run from a cluster to this machine, with --on HOST.",
+    ),
     "open": Command(
         "hpcrun.features.trackers.command",
         "Watch",
         "Open the page of a run in wandb, MLflow or another tracker.",
         "open_",
+    ),
+    "note": Command(
+        "hpcrun.cli.note",
+        "Control",
+        "Write a note on a run, or replace it; `status --filter` finds its words.",
+        "note_",
     ),
     "cancel": Command(
         "hpcrun.cli.control",
@@ -245,7 +261,7 @@ hpcrun scale run --show last  # Show how far the newest study is
 hpcrun where --gpus 8 --time 4h  # Compare all profiles for a job of 8 GPUs
 hpcrun where --gpus 8 --time 4h -P a100 -P h100  # Compare two of them
 hpcrun scale plan --samples 1M --batch-size 256 --epoch-time 36m -G 2,4,8  \
-# An epoch takes 36 min on 1 GPU: forecast
+# An epoch takes 36 min on 1 GPU: what to measure
 hpcrun scale plan --from last  # From the newest scaling study
 hpcrun dev --gpus 1 --time 4h  # A shell on a node with one GPU, for 4 hours
 hpcrun dev --gpus 1 --time 4h --jupyter  # Jupyter there, in the browser here
@@ -266,6 +282,9 @@ hpcrun metrics 4711 --metric loss --all-ranks --csv  # The loss of every rank as
 hpcrun sweep  # The elements of the newest sweep, best first
 hpcrun sweep 4711 --sort accuracy:max --csv  # By accuracy, largest first, as CSV
 hpcrun sweep 4711 --best loss  # The command of the element with the smallest loss
+hpcrun compare 4711 4712  # What differs between two runs, and what came of each
+hpcrun compare 4711 4712 --code  # How their code differs
+hpcrun compare 4711/0 4711/3 last --plot  # The curves of three runs, in the terminal
 hpcrun scale report last  # Report the newest study into report-NAME
 hpcrun scale report --from-csv times.csv --out report  # Report measurements from a table
 hpcrun history  # GPU-hours, success and waits, week by week
@@ -275,11 +294,15 @@ hpcrun history --since 30d --all-jobs --plot use.pdf  \
 hpcrun share  # Write the newest run to RUN.html, to send to others
 hpcrun share 4711/3 -o report.html  # Element 3 of a sweep, to a file of this name
 hpcrun share 4711 --no-logs --no-code  # Without logs, and without script and changed code
+hpcrun fetch --on cluster last  # Logs, metrics and record of the newest run there
+hpcrun fetch --on cluster 4711 'checkpoints/last.pt'  # With a checkpoint of job 4711
 hpcrun open  # The page of the newest run in wandb or MLflow
 hpcrun open --tensorboard 4711 4712  # TensorBoard over two runs
 hpcrun open --upload  # Upload the offline wandb runs of the newest run
 hpcrun shell  # On the first node of the newest run
 echo nvidia-smi | hpcrun shell 4711 --node a100-2  # One command on a node of job 4711
+hpcrun note 4711 '#paper baseline'  # Note it, with a tag
+hpcrun note 4711 --remove  # Remove the note
 hpcrun cancel 4711  # One run
 hpcrun cancel 4711/3  # Element 3 of a sweep
 hpcrun cancel --state pending  # All pending runs, after a question

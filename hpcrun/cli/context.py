@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.profiles.config import Config
     from hpcrun.profiles.folders import Folder
     from hpcrun.runs.failed_nodes import FailedNodes
+    from hpcrun.runs.foreign_runs import ForeignRuns
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.cluster_facts_cache import FactsCache
     from hpcrun.schedulers.pending_and_usage import SlurmQueue
@@ -59,6 +60,8 @@ class Context:
     # prints which configuration is not used, at the first use of configuration
     announce: Announce | None = None
     typed: Typed = field(default_factory=Typed)
+    # another runs folder, which is only read; None for the user's own
+    foreign: ForeignRuns | None = None
     _slurm_answers: dict[str, str | None] = field(default_factory=dict)
 
     @cached_property
@@ -180,6 +183,8 @@ class Context:
     @cached_property
     def store(self) -> RunStore:
         """The runs."""
+        if self.foreign is not None:
+            return self.foreign
         from hpcrun.runs.store import RunStore
 
         return RunStore(self.runs, self.failed_nodes)
@@ -188,6 +193,8 @@ class Context:
     def ports(self) -> Ports:
         """The runs, the schedulers, this host and the clock, as actions take them."""
         polling = partial(self.scheduler, polls=True)
+        if self.foreign is not None:
+            return Ports(self.foreign, self.scheduler, polling, self.host, self.now_s)
         return Ports(
             self.store,
             self.scheduler,
@@ -269,7 +276,12 @@ class Context:
         """
         from hpcrun.actions.runs.run_metrics import metric_patterns
 
-        return metric_patterns(profile, tuple(self.profile_layers.values()), self.config.metrics)
+        folders = tuple(self.profile_layers.values())
+        is_own = self.foreign is None
+        patterns, remark = metric_patterns(
+            profile, folders, self.config.metrics, reads_paths=is_own
+        )
+        return patterns, remark and one_line(remark)
 
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.runs.allocation import check_running
 from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.cli.complete import run_name
-from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.options import argument, flag, option
+from hpcrun.cli.context import Context
+from hpcrun.cli.options import argument, check_one_of, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, table, width
+from hpcrun.cli.runs_option import RUNS, context_of
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.job.job_states import RUNNING
 from hpcrun.job.text.quoting import quote_bash
@@ -35,6 +37,7 @@ def explain(
     stacks: bool = flag(
         "--stacks", "Show where each rank of a running job is, by py-spy, faulthandler or /proc."
     ),
+    folder: str | None = RUNS,
     _json: JsonOption = False,
 ) -> Outcomes:
     """Explain why a run failed: the cause, the evidence, what to do.
@@ -45,7 +48,9 @@ def explain(
     For an unknown failure it shows the exception and the last lines of the
     rank that failed first.
     """
-    context = make_context()
+    check_one_of(runs=folder, log=log)
+    check_one_of(runs=folder, stacks=stacks)
+    context = context_of(folder)
     words = runs or []
     if log or words == ["-"]:
         if stacks:
@@ -65,7 +70,8 @@ def explain(
     try:
         yield from _run(name, context, rules, stacks=stacks)
     except NotFoundError:
-        explanation = _job(name, context, rules) if words else None
+        is_own = words and context.foreign is None
+        explanation = _job(name, context, rules) if is_own else None
         if explanation is None:
             if words and os.path.isfile(name):
                 raise NotFoundError(
@@ -95,7 +101,7 @@ def _logs(words: list[str], log: list[str], context: Context) -> Outcome:
 
 
 def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
-    from hpcrun.explain import ended
+    from hpcrun.explain import ended, since_good
     from hpcrun.explain.running import most_silent
 
     [named] = yield from context.named([name], newest=True)
@@ -121,8 +127,13 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
         if of_running is not None:
             yield _shown(of_running)
             return
-    scheduler = context.scheduler(item.run.scheduler)
-    explanation = ended.explain(item, rules, node_states=scheduler.node_states)
+    if context.foreign is None:
+        scheduler = context.scheduler(item.run.scheduler)
+        explanation = ended.explain(item, rules, node_states=scheduler.node_states)
+    else:
+        explanation = ended.explain(item, rules)
+    new = since_good.since_good_run(item, context.store)
+    explanation = replace(explanation, evidence=(*explanation.evidence, *new))
     explained = explanation.item.element
     if explained != named.element:
         yield note([f"{name} is a sweep; showing its first failed element, {explained}"])

@@ -17,7 +17,7 @@ NEW_RUN = OptionPanel("Submission")
 AFTER = OptionPanel("Submission")
 DRY_RUN = OptionPanel("Submission")
 CHAIN_AND_WAIT = OptionPanel("Submission")
-"""Which jobs follow, and whether the command waits for the end."""
+"""Which jobs follow, whether the command waits for the end, and what it prints."""
 _PROFILE = PROFILE.text(
     "--profile -P NAME",
     "Cluster profile, by name or path. Default: the one `profile list` marks.",
@@ -61,6 +61,16 @@ class StartOptions:
         "--chain-anyway",
         "Continue the chain even if a link makes no new checkpoint and no new step.",
         seldom=True,
+    )
+    parsable: bool = CHAIN_AND_WAIT.flag(
+        "--parsable",
+        "Print the job id alone, the rest on stderr (sbatch --parsable). A line for each job.",
+        seldom=True,
+    )
+    note: str | None = CHAIN_AND_WAIT.text(
+        "--note TEXT",
+        "Note on the run: one line of at most 200 characters, with tags such as #paper. `hpcrun "
+        "note` changes it.",
     )
     dry_run: bool = DRY_RUN.flag("--dry-run", "Print the script and submit nothing.")
     follow: bool = CHAIN_AND_WAIT.flag(

@@ -21,7 +21,7 @@ from hpcrun.errors import NotFoundError
 from hpcrun.job.text.patterns import Pattern
 from hpcrun.runs.log_files import LONGEST_LINE, LogFile, fold, log_lines, texts
 from hpcrun.runs.log_times import has_stamps, matching, merged, since
-from hpcrun.views.text import harmless, without_colours
+from hpcrun.views.text import harmless, one_line, without_colours
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.wait import Waiter
@@ -67,6 +67,8 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
         for log, text in _merged(logs, lines):
             printer.feed(log, text if text.endswith("\n") else f"{text}\n")
         return bool(logs)
+    if logs and logs[0].source == choice.script:
+        _tell_whose(choice)
     has_headings = len(logs) > 1 and not choice.several
     ended = True  # the text before ended with its line
     for number, log in enumerate(logs):
@@ -126,6 +128,15 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
     return iter(deque(chosen, lines.last))
 
 
+def _tell_whose(choice: LogChoice, *, is_ranks: bool = False) -> None:
+    """Tell whether the output that follows is that of a person's script or of its ranks."""
+    name = one_line(choice.script)
+    text = f"the ranks have printed nothing; this is the output of {name}"
+    if is_ranks:
+        text = f"the output of the ranks; that of {name}: --batch"
+    tell([f"hpcrun: {text}"])
+
+
 def _tell_all_is_shown(log: LogFile) -> None:
     tell([f"hpcrun: {label(log)} has no timestamps: all its lines are shown"])
 
@@ -140,11 +151,16 @@ def print_followed(
     lines = lines or Lines()
     printer = lines.printer(prefixes=choice.several)
     attempt: int | None = None
+    source: str | None = None
     for log, text in follow_logs(folder, choice, lines=lines.last, is_over=waiter.over()):
         if attempt is not None and log.attempt > attempt:
             printer.finish()
             tell([f"hpcrun: attempt {log.attempt + 1} begins"])
         attempt = log.attempt
+        if log.source != source and choice.script in (log.source, source):
+            printer.finish()
+            _tell_whose(choice, is_ranks=log.source != choice.script)
+        source = log.source
         printer.feed(log, text)
     printer.finish()
     if attempt is None:

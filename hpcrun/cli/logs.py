@@ -13,16 +13,18 @@ from hpcrun.actions.runs.log_choice import (
     choose_logs,
     chosen_attempt,
     chosen_ranks,
+    default_choice,
     finished_logs,
 )
 from hpcrun.actions.status.run_status import element_of, interesting_element
 from hpcrun.actions.status.status_query import last_known
 from hpcrun.cli.complete import RUN
-from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import Lines, print_finished, print_followed
 from hpcrun.cli.options import check_least, check_one_of, flag, option, read_duration
 from hpcrun.cli.output import Outcome, Outcomes, note
+from hpcrun.cli.runs_option import RUNS, context_of
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.explain.first_line import ending, has_failed
 from hpcrun.job.text.patterns import Pattern, PatternError, compile_pattern
@@ -68,6 +70,7 @@ def logs(
     grep: str | None = option("--grep RE", "Show only lines that match a regular expression."),
     since: str | None = option("--since TIME", "Show only lines of the last 10m, 2h ..."),
     merge: bool = flag("--merge", "Sort the lines of all ranks by their timestamps."),
+    folder: str | None = RUNS,
 ) -> Outcomes:
     """Show the output of a run's ranks, stdout and stderr."""
     check_one_of(rank=rank, node=node, batch=batch, **{"all-ranks": all_ranks})
@@ -79,7 +82,7 @@ def logs(
     check_one_of(follow=follow, since=since)
     check_least("-n", lines, 0)
     check_least("--attempt", attempt, 1)
-    context = make_context()
+    context = context_of(folder)
     pattern = _pattern(grep)
     since_s = None
     if since is not None:
@@ -95,7 +98,9 @@ def logs(
         node=node,
         attempt=None if attempt is None else attempt - 1,  # the records count from 0
     )
-    if is_any_rank and choice == replace(place.choice, err=err):
+    if not is_any_rank or node is not None or err:
+        choice = replace(choice, script="")
+    if is_any_rank and choice == replace(place.choice, err=err, script=choice.script):
         choice, remark = _with_failed_rank(choice, place, context)
         yield note([remark])
     check_choice(place.folder, choice)
@@ -137,7 +142,7 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
     run = named.run
     waiter = context.waiter(run.run_id)
     folder = context.store.folder(run.run_id)
-    choice = LogChoice((run.main_rank,), run.roles)
+    choice = default_choice(run)
     elements = elements_of(run)
     if elements is None:
         return _LogSource(folder, run, waiter, choice)
@@ -180,7 +185,7 @@ def _with_failed_rank(
     if end.role is not None:
         rank += end.role.first_rank
     first = replace(choice, ranks=(rank,))
-    if first == choice or not finished_logs(place.folder, first):
+    if first == choice or not finished_logs(place.folder, replace(first, script="")):
         return choice, None
     other_roles = [f"--role {role.name}" for role in choice.roles if role != end.role]
     others = other_roles[0] if other_roles else "--rank 0"

@@ -16,7 +16,7 @@ from hpcrun.actions.runs.run_metrics import (
     read_metrics,
 )
 from hpcrun.cli.complete import RUN
-from hpcrun.cli.context import make_context, user_folder
+from hpcrun.cli.context import user_folder
 from hpcrun.cli.options import check_one_of, flag, option
 from hpcrun.cli.output import (
     JsonOption,
@@ -30,6 +30,7 @@ from hpcrun.cli.output import (
     verbatim,
     width,
 )
+from hpcrun.cli.runs_option import RUNS, context_of
 from hpcrun.errors import UsageError
 from hpcrun.job.request.parameters import Parameters
 from hpcrun.job.text.units import index_ranges
@@ -73,6 +74,7 @@ def metrics(
     plot: bool = flag("--plot", "Draw the metrics in the terminal."),
     png: Path | None = option("--png FILE", "Draw the metrics to a PNG file."),
     as_csv: bool = flag("--csv", "Print CSV."),
+    runs: str | None = RUNS,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the metrics of a run, such as its loss.
@@ -81,7 +83,7 @@ def metrics(
     """
     check_one_of(plot=plot, png=png, csv=as_csv, json=as_json)
     check_one_of(rank=rank, **{"all-ranks": all_ranks})
-    context = make_context()
+    context = context_of(runs)
     [named] = yield from context.named([run])
     part = role_named(named.run, role) or named.run.deciding_role
     number_of_ranks = part.ranks if part else named.run.world_size

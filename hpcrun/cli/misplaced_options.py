@@ -12,17 +12,17 @@ from typing import Any, get_args
 
 from typer.models import OptionInfo
 
-from hpcrun.actions.ports import Typed
 from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError
 from hpcrun.files.reading import file_text
 from hpcrun.job.launch_options import takes_no_value
 from hpcrun.job.launcher.known_launchers import find_calls
+from hpcrun.job.request.job_request import STDIN
 from hpcrun.job.text.quoting import bash_line
 
 # hpcrun's short options that few scripts have; the others are often the script's own.
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
-_SCRIPTS = (".py", ".sh")
+SCRIPTS = (".py", ".sh", ".sbatch", ".slurm")
 MANY = 2
 """Of an option that may be repeated: every value counts."""
 Options = Mapping[str, int]
@@ -45,11 +45,11 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
     if typed[number_of_own:] != program:  # called by a program
         return context
     if words[-1:] == ("--",):  # all words behind it belong to the script
-        return replace(context, typed=Typed(words[:-1]))
+        return replace(context, typed=replace(context.typed, words=words[:-1]))
     behind = list(option_groups(program[1:], options))
     names = list(dict.fromkeys(name for name, _ in behind if name))
     if not names or _belong_to_others(values, program):
-        return replace(context, typed=Typed(words))
+        return replace(context, typed=replace(context.typed, words=words))
     text = _program_text(values, context)
     lost = [name for name in names if not defines_option(text, name)]
     moved = lost or names
@@ -71,7 +71,7 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
             hint=f"{line}; for the script: {for_script}",
         )
     remark = f"{listed} went to the script; for hpcrun, write: {line}"
-    return replace(context, typed=Typed(words, (remark,)))
+    return replace(context, typed=replace(context.typed, words=words, notes=(remark,)))
 
 
 def _belong_to_others(values: Mapping[str, Any], program: tuple[str, ...]) -> bool:
@@ -85,13 +85,15 @@ def _belong_to_others(values: Mapping[str, Any], program: tuple[str, ...]) -> bo
 def _program_text(values: Mapping[str, Any], context: Context) -> str:
     """Return the text of SCRIPT, and of a script among its arguments: ``python train.py``."""
     script = values["script"]
+    if script == STDIN:
+        return context.typed.stdin or ""
     folder = context.cwd / os.path.expanduser(values.get("workdir") or "")
     if values.get("module"):
         path = script.replace(".", "/")
         names = [f"{path}.py", f"{path}/__main__.py"]
     else:
         args = values.get("args") or ()
-        names = [script, *(name for name in args if name.endswith(_SCRIPTS))]
+        names = [script, *(name for name in args if name.endswith(SCRIPTS))]
     return "\n".join(file_text(folder / name) for name in names)
 
 
@@ -214,7 +216,7 @@ def _may_be_value(rest: Sequence[str]) -> bool:
     """
     if len(rest) < 2 or rest[0].startswith("-"):
         return False
-    return not rest[0].endswith(_SCRIPTS)
+    return not rest[0].endswith(SCRIPTS)
 
 
 def last_of_each(groups: Sequence[tuple[str, tuple[str, ...]]], options: Options) -> Iterator[str]:

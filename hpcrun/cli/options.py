@@ -16,6 +16,7 @@ import typer
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.request.options import DeclaredOption, OptionPanel
+from hpcrun.job.text.run_note import read_note
 from hpcrun.job.text.units import parse_time
 
 Command = Callable[..., Any]
@@ -177,6 +178,18 @@ def check_new_file(option: str, path: Path, *, force: bool) -> None:
             f"{path} exists",
             hint=f"choose another name with {option} FILE, or replace it with --force",
         )
+
+
+def check_note(option: str, text: str) -> str:
+    """Return the note of a run, as it is kept.
+
+    Raises:
+        UsageError: it cannot be a note.
+    """
+    try:
+        return read_note(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None
 
 
 def read_duration(option: str, text: str) -> int:

@@ -101,6 +101,9 @@ class _Answer:
 
     json = False  # --json was given: every later failure is part of the document
     document: dict[str, Any] | None = None  # None as long as there is no result
+    # an option and its value for the commands that a text proposes, and those commands
+    option: str = ""
+    with_option: tuple[str, ...] = ()
     held: tuple[str, ...] = ()  # remarks on stderr that are printed before anything else is
 
 
@@ -113,6 +116,12 @@ def want_json(wanted: bool) -> bool:
 def wants_json() -> bool:
     """Return whether a command asked for JSON."""
     return _Answer.json
+
+
+def propose_with(option: str, commands: Iterable[str]) -> None:
+    """Let each of these commands that a text proposes have an option from now on."""
+    _Answer.option = option
+    _Answer.with_option = tuple(commands)
 
 
 def can_ask() -> bool:
@@ -301,6 +310,14 @@ def _shortened(text: str) -> str:
     return _LONG_WORD.sub(lambda match: f"{match[1]}... ({len(match[0])} characters)", text)
 
 
+def _with_option(text: str) -> str:
+    if not _Answer.option:
+        return text
+    commands = "|".join(_Answer.with_option)
+    pattern = rf"(?<![\w./-])hpcrun (?:{commands})(?= [\w-])"
+    return re.sub(pattern, lambda match: f"{match[0]} {_Answer.option}", text)
+
+
 def _print(stream: Any, text: str) -> None:
     held = _Answer.held
     _Answer.held = ()
@@ -310,7 +327,7 @@ def _print(stream: Any, text: str) -> None:
         return
     is_document = _Answer.json and stream is sys.stdout
     if not is_document:  # a document is the same for everybody
-        text = hooks_of("remote").as_typed(text)
+        text = hooks_of("remote").as_typed(_with_option(text))
     if stream.isatty():  # where text comes from files and servers; a pipe gets it as it is
         from hpcrun.views.text import harmless
 

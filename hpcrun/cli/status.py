@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import FoundRun, named_elements
+from hpcrun.actions.status.run_filter import filter_words, matches
 from hpcrun.actions.status.run_status import (
     RunStatus,
     StatusResult,
@@ -23,7 +24,7 @@ from hpcrun.actions.status.silent_runs import first_silent, with_silence
 from hpcrun.actions.status.status_query import chosen_ids, get_status, last_known, one_status
 from hpcrun.actions.status.wait import Changes, answers_of
 from hpcrun.cli.complete import run_name
-from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import argument, check_least, check_one_of, flag, option
 from hpcrun.cli.output import (
@@ -38,6 +39,7 @@ from hpcrun.cli.output import (
     verbatim,
     width,
 )
+from hpcrun.cli.runs_option import RUNS, context_of
 from hpcrun.errors import InterruptedByUser, NotFoundError, SchedulerError, UsageError
 from hpcrun.explain.first_line import with_element_lines, with_first_lines
 from hpcrun.job.job_states import parse_states
@@ -50,6 +52,7 @@ from hpcrun.views.status_table import (
     status_csv,
     status_json,
     status_table,
+    with_arguments,
     with_element_rows,
 )
 from hpcrun.views.text import one_line
@@ -77,6 +80,11 @@ def status(
     states: list[str] | None = option(
         "--state STATE", "Show only runs in these states: failed,pending."
     ),
+    words: str = option(
+        "--filter WORDS",
+        "Show only runs whose name, command or note has all these words, and none behind a !.",
+        default="",
+    ),
     verbose: bool = flag(
         "--verbose -v",
         "Show details: place in the queue, last line of the log, resources used, folder.",
@@ -94,6 +102,7 @@ def status(
         "--columns NAMES", "Columns to show, such as name,job,state,reason."
     ),
     as_csv: bool = flag("--csv", "Print CSV."),
+    folder: str | None = RUNS,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the newest runs and all that have not ended, newest last."""
@@ -105,16 +114,19 @@ def status(
         "csv": as_csv,
         "columns": columns,
         "state": states,
+        "filter": words or None,
         "all": everything,
         "verbose": verbose,
+        "runs": folder,
     }
     for name, value in not_of_gpus.items():
         check_one_of(**{"gpus": gpus, name: value})
     check_least("--interval", interval, MIN_INTERVAL_S)
     request = _Request(
-        make_context(),
+        context_of(folder),
         runs or [],
         wanted,
+        filter_words(words),
         everything,
         shown_columns,
         as_csv,
@@ -146,6 +158,7 @@ class _Request:
     context: Context
     words: list[str]
     wanted: set[str]  # states
+    filter: list[str]  # words
     everything: bool
     columns: tuple[str, ...]
     csv: bool
@@ -158,6 +171,11 @@ class _Request:
         if self.watch:
             return self.context.ports.for_polling()
         return self.context.ports
+
+    def has(self, item: RunStatus) -> bool:
+        """Whether a run is in the requested states, and has the requested words."""
+        is_wanted = not self.wanted or is_in(item, self.wanted)
+        return is_wanted and matches(item, self.filter)
 
     @property
     def is_for_person(self) -> bool:
@@ -224,7 +242,7 @@ def _show(request: _Request) -> Outcomes:
     context = request.context
     existing, missing = yield from _named(request)
     named = named_elements(existing)
-    everything = request.everything or bool(request.wanted)
+    everything = request.everything or bool(request.wanted or request.filter)
     ids = [*named] or chosen_ids(context.store, everything=everything)
 
     def ask() -> StatusResult:
@@ -317,7 +335,7 @@ def _shown(
         of_elements = [run_id for run_id, indices in named.items() if indices]
         closer = with_element_rows(listing.result, of_elements).runs
         # these queries are not shared: --watch would repeat them
-        if known_only or result.away or request.watch:
+        if known_only or result.away or request.watch or context.foreign:
             insight = Insight()
         else:
             insight = look_closer(closer, context.queue(), context.env, inside=bool(named))
@@ -330,7 +348,7 @@ def _shown(
         lambda: _text(request, listing, details, now_s), lambda: status_json(listing.result, more)
     )
     yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
-    if request.is_for_person:
+    if request.is_for_person and context.foreign is None:
         yield note(_hints(listing.result.runs))
 
 
@@ -349,8 +367,8 @@ def _listing(
     """Choose the runs and elements to show: the named ones, and those in the wanted states."""
     result = only_elements(result, named)
     rows = with_element_rows(result) if named else result
-    if request.wanted:
-        rows_kept = tuple(item for item in rows.runs if is_in(item, request.wanted))
+    if request.wanted or request.filter:
+        rows_kept = tuple(item for item in rows.runs if request.has(item))
         kept = named_elements(rows_kept)
         runs_kept = tuple(item for item in result.runs if item.run.run_id in kept)
         result = only_elements(replace(result, runs=runs_kept), kept)
@@ -367,10 +385,13 @@ def _text(
     if request.csv:
         yield stdout([status_csv(listing.rows, now_s, request.columns)])
     elif listing.result.runs:
-        yield table(status_table(listing.rows, now_s, width(), request.columns))
+        rows = with_arguments(listing.rows, alone=bool(request.words))
+        yield table(status_table(rows, now_s, width(), request.columns))
         yield stdout(details)
     elif not listing.lost:
         which = " in this state" if request.wanted else ""
+        if request.filter:
+            which += " with these words"
         yield stderr([f"no runs{which} in {request.context.store.root}"])
     if listing.lost:
         yield stdout([lost_line(listing.lost)])

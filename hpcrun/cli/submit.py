@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from typer import TyperException
 
+from hpcrun.actions.ports import Typed
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import (
@@ -22,7 +24,9 @@ from hpcrun.cli.job_options import (
 )
 from hpcrun.cli.options import argument, check_one_of, takes_options
 from hpcrun.cli.output import JsonOption, Outcomes, note
+from hpcrun.cli.stdin_script import is_piped, read_stdin
 from hpcrun.errors import UsageError
+from hpcrun.job.request.job_request import STDIN
 from hpcrun.job.request.option_panels import (
     CONTAINER,
     ENVIRONMENT,
@@ -51,6 +55,7 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     """Submit a training script as a job.
 
     Write hpcrun's options before SCRIPT; all words after it go to the script.
+    Without SCRIPT, stdin has a batch script, as with sbatch.
     """
     from hpcrun.cli.misplaced_options import option_names, with_typed
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
@@ -58,26 +63,44 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     start = read_start(options)
     output_dir = options.pop("output_dir")
     roles = options.pop("roles_file")
-    context = make_context()
     check_one_of(roles=roles, role=options["roles"])
     script = options["script"]
-    if not script and not roles:
-        raise TyperException("Missing argument 'SCRIPT'.")
     if script and roles:
         raise UsageError(
             f"--roles names all programs, and {script} is one more", hint="leave it out"
         )
+    has_program = bool(script or roles or options["wrap"] is not None)
+    context = _with_stdin(options, make_context(), has_program=has_program)
     if roles:
         from hpcrun.profiles.roles_file import load_roles_file  # few jobs have several programs
 
         options |= load_roles_file(context.cwd / os.path.expanduser(roles))
     context = with_typed(context, options, option_names(submit))
+    context = replace(context, typed=replace(context.typed, note=start.note))
     prepared = prepare_job(options, context)
     folder = None
     if output_dir is not None:
         folder = context.cwd / os.path.expanduser(output_dir)
     done = yield from submit_job(prepared, context, start, output_dir=folder)
     yield from wait_for_end(done, context, start)
+
+
+def _with_stdin(options: dict[str, Any], context: Context, *, has_program: bool) -> Context:
+    """Return the context with the text of stdin, if that is the program of the job.
+
+    Raises:
+        TyperException: there is no program at all.
+    """
+    is_named = options["script"] == STDIN and not options["roles"]
+    if has_program and not is_named:
+        return context
+    text = ""
+    if is_named or is_piped():
+        text = read_stdin()
+    if not (is_named or text.strip()):
+        raise TyperException("Missing argument 'SCRIPT'.")
+    options["script"] = STDIN
+    return replace(context, typed=Typed(stdin=text))
 
 
 _OF_RESUBMIT = (
@@ -129,6 +152,7 @@ def resubmit(
         lineage_of,
         repeated,
         same_python,
+        stdin_of,
     )
     from hpcrun.actions.runs.find import find_run
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
@@ -156,7 +180,8 @@ def resubmit(
     # in the run's own folder; the runs folder stays that of the run
     env = dict(same_python(named.run.plan.get("python") or {}, context.env))
     env["HPCRUN_RUNS"] = str(context.store.root)
-    there = Context(env, folder_of(named.run.cwd, named.run.run_id))
+    typed = Typed(stdin=stdin_of(named.run, context.store), note=start.note)
+    there = Context(env, folder_of(named.run.cwd, named.run.run_id), typed=typed)
     job: AbstractContextManager[Prepared]
     if edit:
         job = _edited(named.run, request, there, fresh)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hpcrun.actions.jobs.submission import SubmitResult
 from hpcrun.actions.runs.hardware_use import run_use, use_advice
-from hpcrun.actions.runs.log_choice import LogChoice
+from hpcrun.actions.runs.log_choice import default_choice
 from hpcrun.actions.status.run_status import (
     ElementStatus,
     RunStatus,
@@ -110,7 +110,7 @@ def _wait(
     waiter = context.waiter(run.run_id)
     with interrupted_as(interrupted):
         if follow:
-            print_followed(result.folder, LogChoice((run.main_rank,), run.roles), waiter)
+            print_followed(result.folder, default_choice(run), waiter)
         return waiter.wait()
 
 

@@ -6,7 +6,7 @@ A job may be a chain of jobs, or the arrays of a sweep; each of them is shown.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import SUBMITTED
-from hpcrun.cli.options import check_one_of
+from hpcrun.cli.options import check_note, check_one_of
 from hpcrun.cli.output import (
+    Document,
     Outcome,
     Outcomes,
     TextPart,
@@ -43,13 +44,15 @@ _NO_ROWS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When a job starts, which jobs follow it, and whether the command waits for its end."""
+    """When a job starts, which jobs follow it, and what the command prints and waits for."""
 
     after: tuple[After, ...]
     chain: Chain | None
     dry_run: bool
     follow: bool
     wait: bool
+    parsable: bool = False
+    note: str | None = None  # of each run
 
 
 def read_start(options: dict[str, Any]) -> Start:
@@ -64,16 +67,23 @@ def read_start(options: dict[str, Any]) -> Start:
     dry_run = options.pop("dry_run")
     follow = options.pop("follow")
     wait = options.pop("wait")
+    parsable = options.pop("parsable")
+    run_note = options.pop("note")
+    if run_note is not None:
+        run_note = check_note("--note", run_note)
     if anyway and not chain:
         raise UsageError("--chain-anyway has no effect without --chain")
     check_one_of(follow=follow, json=wants_json())
     check_one_of(chain=chain, follow=follow)
     check_one_of(chain=chain, wait=wait)
+    check_one_of(parsable=parsable, json=wants_json())
+    check_one_of(parsable=parsable, follow=follow)
+    check_one_of(parsable=parsable, **{"dry-run": dry_run})
     runs = tuple(map(parse_after, after or ()))
     links = None
     if chain is not None:
         links = replace(parse_chain(chain), anyway=anyway)
-    return Start(runs, links, dry_run, follow, wait)
+    return Start(runs, links, dry_run, follow, wait, parsable, run_note)
 
 
 def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
@@ -183,7 +193,8 @@ def submit_job(
         resolved, notes = resolve_after(start.after, context.ports)
         yield note(notes)
         lineage = replace(lineage, after=resolved)
-    yield printed(prepared_lines(prepared, more, instead))
+    report = _to_stderr if start.parsable else printed
+    yield report(prepared_lines(prepared, more, instead))
     noun = "array"
 
     def same(_: Sequence[SubmitResult]) -> Lineage:
@@ -208,10 +219,17 @@ def submit_job(
         SUBMITTED.append(str(result.run.job_id))
         if start.chain and not start.chain.anyway:
             note_link(result)
-        yield printed(lines(result), lambda: document(done))
+        yield report(lines(result), lambda: document(done))
+        if start.parsable:
+            yield printed([str(result.run.job_id)])
     if start.chain:
-        yield printed(plan_text.look_line(done))
+        yield report(plan_text.look_line(done))
     return done
+
+
+def _to_stderr(lines: Iterable[str], _: Document | None = None) -> Outcome:
+    """Return lines of the plan and of submitted jobs for --parsable."""
+    return Outcome(lambda: [stderr(lines)])
 
 
 def _arrays(

@@ -9,12 +9,12 @@ from typing import Any
 import typer
 
 from hpcrun.cli.commands import EXAMPLES
-from hpcrun.cli.misplaced_options import unknown_options
+from hpcrun.cli.misplaced_options import SCRIPTS, unknown_options
+from hpcrun.cli.runs_option import READERS
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.launch_options import instead_of
 from hpcrun.job.text.units import error_words
 
-_SCRIPTS = (".py", ".sh", ".sbatch", ".slurm")
 _OTHER_NAMES = {
     "submit": "run sbatch salloc launch start create apply exec-job job qsub bsub",
     "submit --dry-run": "render script dryrun dry-run template",
@@ -63,6 +63,8 @@ def usage_error(
     wrong_number = _wrong_number(error, own_help)
     if wrong_number:
         return wrong_number
+    if names == ["metrics"] and message.startswith("Got unexpected extra argument"):
+        return UsageError(message, hint="hpcrun compare RUN RUN compares the metrics of runs")
     examples = EXAMPLES.get(" ".join(names))
     if examples and message.startswith("Missing"):
         line, _ = examples[0]
@@ -112,7 +114,7 @@ def _names(context: Any, words: Sequence[str]) -> list[str]:
 
 def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]) -> UsageError:
     typed = next((token for token in words if not token.startswith("-")), "")
-    if typed.endswith(_SCRIPTS):
+    if typed.endswith(SCRIPTS):
         line = shlex.join(words)
         return UsageError(f"{typed} is not a command", hint=f"to submit it: hpcrun submit {line}")
     hint = "`hpcrun --help` lists the commands"
@@ -137,7 +139,7 @@ def _unknown_options(
 
     For each option, the failure also says what to write instead.
     """
-    if not names and any(token.endswith(_SCRIPTS) for token in words):
+    if not names and any(token.endswith(SCRIPTS) for token in words):
         line = shlex.join(words)
         return UsageError(
             f"hpcrun {line} names no command", hint=f"to submit a script: hpcrun submit {line}"
@@ -147,12 +149,17 @@ def _unknown_options(
     for name in names:
         if name in words:
             words = words[words.index(name) + 1 :]
-    unknown = unknown_options(words, known, script_last=not command.allow_interspersed_args)
+    unknown = unknown_options(words, known, script_last=not error.ctx.allow_interspersed_args)
     # of -gpus typer names -g
     named = {name for name, _ in unknown} | {name[:2] for name, _ in unknown}
     if error.option_name not in named:
         unknown.insert(0, (error.option_name, None))
     command_name = " ".join(names)
+    if "--runs" in dict(unknown):
+        return UsageError(
+            f"{' '.join(['hpcrun', *names])} has no --runs: other runs are only read",
+            hint=f"--runs FOLDER is for {', '.join(READERS)}",
+        )
     advice = {}
     for name, value in unknown:
         advice[name] = instead_of(name, value, command_name, list(known))

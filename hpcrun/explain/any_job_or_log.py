@@ -11,17 +11,18 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import NotFoundError
 from hpcrun.explain.diagnosis.facts import Facts
-from hpcrun.explain.diagnosis.last_words import without_survived
+from hpcrun.explain.diagnosis.last_words import was_survived
 from hpcrun.explain.diagnosis.launcher_lines import rank_of_file
 from hpcrun.explain.diagnosis.log import Log, by_speaker, examine
 from hpcrun.explain.diagnosis.rules import Rule
-from hpcrun.explain.diagnosis.scan import Scanner
+from hpcrun.explain.diagnosis.scan import Scanner, line_counter
 from hpcrun.explain.ended import Explanation, explained, nothing_failed
 from hpcrun.files.reading import open_regular
 from hpcrun.job.job_states import FAILED, PENDING, RUNNING, TIMEOUT, base_state, is_terminal
@@ -183,19 +184,23 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
     Raises:
         NotFoundError: none of them can be read.
     """
-    logs, unread = _read(names, rules)
-    if not logs:
-        raise NotFoundError(
-            f"cannot read {unread[0]}", hint="give the job's output files, or - for a pipe"
-        )
-    item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
-    state = FAILED
-    for log in logs:
-        if any(TIMEOUT in hit.rule.states for hit in log.scan.hits):
-            state = TIMEOUT
-    facts = Facts(state, logs=_apart(logs), shared="log")
-    explanation = explained(item, facts, rules, unread=tuple(unread))
+    with _pipe_of(names) as pipe:
+        logs, unread = _read(names, rules, pipe)
+        if not logs:
+            raise NotFoundError(
+                f"cannot read {unread[0]}", hint="give the job's output files, or - for a pipe"
+            )
+        item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
+        parts = _apart(logs)
+        state = TIMEOUT if any(map(_ends_at_time_limit, parts)) else FAILED
+        facts = Facts(state, logs=parts, shared="log")
+        explanation = explained(item, facts, rules, unread=tuple(unread))
     return replace(explanation, next=_show_command(name for name in names if name != PIPE))
+
+
+def _ends_at_time_limit(log: Log) -> bool:
+    hits = [hit for hit in log.scan.hits if TIMEOUT in hit.rule.states]
+    return any(not was_survived(hit, log, None) for hit in hits)
 
 
 def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation:
@@ -219,14 +224,23 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     return replace(explanation, next=command)
 
 
-def _read(names: Iterable[str], rules: Sequence[Rule]) -> tuple[list[Log], list[str]]:
-    """Return the logs in some files, and which files, or parts of them, were not read."""
+def _read(
+    names: Iterable[str], rules: Sequence[Rule], pipe: BinaryIO | None = None
+) -> tuple[list[Log], list[str]]:
+    """Return the logs in some files, and which files, or parts of them, were not read.
+
+    Args:
+        names: the files; ``-`` is the pipe.
+        rules: what to search for.
+        pipe: what came through the pipe.
+    """
     scanner = Scanner.of(rules)
     logs = list[Log]()
     unread = list[str]()
     for name in names:
+        opened = partial(_opened, name, pipe)
         try:
-            with _opened(name) as file:
+            with opened() as file:
                 begins = file.read(_BEGINNING)
                 file.seek(0)
                 if not begins:
@@ -234,7 +248,7 @@ def _read(names: Iterable[str], rules: Sequence[Rule]) -> tuple[list[Log], list[
                 elif b"\0" in begins:
                     unread.append(f"{name}: it is not a text file")
                 else:
-                    scan = scanner.scan(file)
+                    scan = scanner.scan(file, line_counter(opened))
                     changed_s = os.fstat(file.fileno()).st_mtime
                     logs.append(examine(name, rank_of_file(name), scan, changed_s))
         except OSError as error:
@@ -283,18 +297,14 @@ def _show_command(names: Iterable[str]) -> str:
 
 
 def _apart(logs: Sequence[Log]) -> list[Log]:
-    """Return the logs, with one log for each rank, without survived failures.
-
-    A log that several ranks write into is split into one for each of them. A survived failure is
-    one after which the program continued.
-    """
+    """Return the logs; one that several ranks write into as one log for each of them."""
     parts: list[Log] = []
     for log in logs:
         if log.is_shared:
             parts += by_speaker(log)
         else:
             parts.append(log)
-    return [without_survived(part) for part in parts]
+    return parts
 
 
 def _with_siblings(outputs: Sequence[Path]) -> Iterator[Path]:
@@ -311,13 +321,22 @@ def _with_siblings(outputs: Sequence[Path]) -> Iterator[Path]:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
-    """Open a log; a pipe is kept in a temporary file, since the end of a log is read as well."""
-    if name != PIPE:
-        with open_regular(os.path.expanduser(name)) as file:
-            yield file
+def _pipe_of(names: Sequence[str]) -> Iterator[BinaryIO | None]:
+    """Keep what comes through the pipe, which can be read once, in a temporary file."""
+    if PIPE not in names:
+        yield None
         return
     with tempfile.TemporaryFile() as kept:
         shutil.copyfileobj(sys.stdin.buffer, kept)
-        kept.seek(0)
         yield cast(BinaryIO, kept)
+
+
+@contextmanager
+def _opened(name: str, pipe: BinaryIO | None) -> Iterator[BinaryIO]:
+    """Open a log; of a pipe, what was kept."""
+    if name == PIPE and pipe is not None:
+        pipe.seek(0)
+        yield pipe
+        return
+    with open_regular(os.path.expanduser(name)) as file:
+        yield file

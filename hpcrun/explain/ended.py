@@ -19,12 +19,16 @@ from hpcrun.explain.diagnosis.diagnose import diagnose
 from hpcrun.explain.diagnosis.facts import Culprit, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.rules import Rule, fill
-from hpcrun.explain.diagnosis.silent_before_end import with_silence
-from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_tracebacks
+from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
+from hpcrun.explain.diagnosis.subject import subject_in
+from hpcrun.explain.diagnosis.wait_before_end import with_wait
+from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_tracebacks, with_watchdog
 from hpcrun.explain.evidence import Evidence, evidence_of, of_scheduler
 from hpcrun.explain.gather import gather
-from hpcrun.explain.unrecorded_end import NodeStates, no_states, unrecorded_end
-from hpcrun.explain.wording import answer
+from hpcrun.explain.many_agents import many_agents
+from hpcrun.explain.started_over import LOAD_CHECKPOINT, started_over
+from hpcrun.explain.unrecorded_end import NodeStates, UnrecordedEnd, no_states, unrecorded_end
+from hpcrun.explain.wording import answer, other_nodes
 from hpcrun.job import job_states
 from hpcrun.job.job_states import EXIT_KILLED, explain_reason
 from hpcrun.job.request.after import Condition
@@ -35,6 +39,7 @@ from hpcrun.runs.attempt import (
     IDLE,
     Attempt,
     ExitRecord,
+    alone_note,
     attempts,
     first_failure,
     in_failed_role,
@@ -47,6 +52,8 @@ from hpcrun.runs.use_samples import UseSummary
 _MOST_ATTEMPTS = 5
 _STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
 """States of a job that was stopped before its end: perhaps it was slow."""
+_INTERRUPTED = frozenset({*_STOPPED, job_states.PREEMPTED, job_states.NODE_FAIL})
+"""States of a job that was ended from outside: a further attempt helps only if it continues."""
 _RUNS = (job_states.RUNNING, job_states.UNKNOWN)
 _NOT_RUNNING = frozenset(
     "PENDING CONFIGURING SUBMITTING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT".split()
@@ -57,6 +64,15 @@ _REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # in_job/launch/p
 _FROM_ZERO = (
     "it has left nothing in $HPCRUN_CHECKPOINT_DIR: resubmitted, it begins at zero unless it keeps "
     "checkpoints elsewhere"
+)
+RUN_ON = (
+    "the srun of the script lets the other tasks run on; srun --kill-on-bad-exit=1 would end them"
+)
+_RAN_ON_S = 30.0
+"""A rank that ends so long after the first failure was not ended by it."""
+SOCKETS = (
+    "hpcrun checked their TCP sockets once a second; ranks that train together are united by "
+    "torch.distributed.init_process_group(), or by a trainer that calls it"
 )
 _NEARLY_ALL = 0.8
 """The share of its memory from which a failed job's use of the hardware is of interest."""
@@ -143,6 +159,29 @@ def explain(
         node_states: asks the scheduler for the states of nodes: only of a job whose end nothing
             else explains.
     """
+    return _with_start(_explain_end(item, rules, quick=quick, node_states=node_states))
+
+
+def _with_start(explanation: Explanation) -> Explanation:
+    """Return an explanation that says, too, that the newest attempt has lost the work before it."""
+    item = explanation.item
+    if item.elements:
+        return explanation
+    over = started_over(item, explanation.role)
+    if over is None:
+        return explanation
+    return replace(
+        explanation,
+        summary=f"{explanation.summary}; {over.sentence}",
+        fix=LOAD_CHECKPOINT if item.status.state in _INTERRUPTED else explanation.fix,
+        evidence=(*explanation.evidence, *over.evidence),
+    )
+
+
+def _explain_end(
+    item: RunStatus, rules: Sequence[Rule], *, quick: bool, node_states: NodeStates
+) -> Explanation:
+    """Explain why a run failed, without a comparison of its attempts."""
     failed = _first_failed_element(item)
     if failed is not None:
         item = element_row(item, failed)
@@ -152,13 +191,16 @@ def explain(
     well = nothing_failed(item)
     if well is not None:
         earlier = _earlier_failure(item, attempt, well, rules, quick=quick)
+        if item.status.state == job_states.COMPLETED and attempt and attempt.exit:
+            well = "; ".join((well, *attempt.exit.notes))
+            before = (*before, *_alone(attempt))
         return earlier or _nothing_to_explain(item, well, before, use)
     if attempt is not None and attempt.exit is not None and attempt.exit.reason == IDLE:
         return _was_idle(item, attempt.exit, (*before, *_use_evidence(use)))
     facts, unread = gather(item, attempt, rules, quick=quick)
     was_stopped = item.status.state in _STOPPED
     if attempt is not None and was_stopped and not quick:
-        before = (*_stragglers(item, attempt), *before)
+        before = (*_stragglers(item, attempt), *_alone(attempt), *before)
     if use is not None and (was_stopped or _has_nearly_all_memory(use)):
         before = (*before, *_use_evidence(use))
     return explained(
@@ -290,27 +332,36 @@ def explained(
     node_states: NodeStates = no_states,
 ) -> Explanation:
     """Explain a job that failed, from what was gathered."""
-    diagnosis = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
+    diagnosis = diagnose(facts, rules)
+    facts = with_watchdog(facts, diagnosis)
+    diagnosis = with_tracebacks(with_flight(diagnosis, facts), facts)
     if item.run.request.get("script") not in HOOKS:  # the program of a feature has little to write
-        diagnosis = with_silence(diagnosis, facts, attempt)
-    summary = _role_end(facts, attempt) or _ended_before_ranks(diagnosis, attempt)
-    fix = ""
-    if not summary:
-        unrecorded = unrecorded_end(item, facts, diagnosis, attempt, node_states)
-        if unrecorded is not None:
-            summary = unrecorded.summary
-            fix = unrecorded.fix
+        diagnosis = with_wait(diagnosis, facts, attempt)
+    ended = _end_without_rule(item, facts, diagnosis, attempt, node_states)
+    summary = ended.summary
+    fix = ended.fix
     if summary:
         diagnosis = Diagnosis(None, Culprit(None, alike=tuple(facts.ends)))
     evidence = [*evidence_of(item, facts, diagnosis, attempt)]
     if facts.start:
         evidence.append(Evidence("torchrun", None, (facts.start,)))
+    if item.run.outlives_failed_tasks and _ran_on(facts, diagnosis):
+        evidence.append(Evidence("srun", None, (RUN_ON,)))
     cut = dict.fromkeys(log.name for log in facts.logs if not log.scan.whole)
     too_long = [f"{name}: too long; only its beginning and end were searched" for name in cut]
+    subject = None if summary else subject_in(facts, diagnosis)
+    agents = None if summary else many_agents(facts, diagnosis)
+    if agents is not None:
+        summary = agents.summary
+        fix = agents.fix(item.run.nodes)
+    if not summary:
+        summary = answer(item, facts, diagnosis, attempt)
+    if subject is not None:
+        summary = f"{subject.sentence(facts)}; {summary}"
     explanation = Explanation(
         item,
-        summary or answer(item, facts, diagnosis, attempt),
-        fix=fix or advice(item, diagnosis),
+        summary,
+        fix=fix or advice(item, diagnosis) + other_nodes(facts, diagnosis),
         rank=diagnosis.first,
         role=facts.role,
         evidence=(*evidence, *before),
@@ -320,10 +371,40 @@ def explained(
     )
     if diagnosis.first is not None and diagnosis.first in facts.ends:
         explanation = replace(explanation, node=facts.ends[diagnosis.first].node)
+    if subject is not None:
+        rank = subject.rank(facts)
+        explanation = replace(
+            explanation,
+            rank=explanation.rank if rank is None else rank,
+            node=subject.node(facts) or explanation.node,
+        )
     if diagnosis.cause:
         rule = diagnosis.cause.rule
         explanation = replace(explanation, rule=rule.name, level=rule.level, source=rule.source)
     return explanation
+
+
+def _end_without_rule(
+    item: RunStatus,
+    facts: Facts,
+    diagnosis: Diagnosis,
+    attempt: Attempt | None,
+    node_states: NodeStates,
+) -> UnrecordedEnd:
+    """Return how a job ended that the records explain, and no rule; empty texts if they do not."""
+    summary = _role_end(facts, attempt) or _ended_before_ranks(diagnosis, attempt)
+    if summary:
+        return UnrecordedEnd(summary)
+    return unrecorded_end(item, facts, diagnosis, attempt, node_states) or UnrecordedEnd("")
+
+
+def _ran_on(facts: Facts, diagnosis: Diagnosis) -> bool:
+    """Return whether other ranks have run on after the one that failed first."""
+    first = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
+    if first is None or not first.by_itself:
+        return False
+    last_s = max(end.ended_s for end in facts.ends.values())
+    return last_s > first.ended_s + _RAN_ON_S
 
 
 def _role_end(facts: Facts, attempt: Attempt | None) -> str:
@@ -439,14 +520,18 @@ def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
 
 def _stragglers(item: RunStatus, attempt: Attempt) -> tuple[Evidence, ...]:
     """Return which ranks were slower than the others."""
-    # most failures are of another kind
-    from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
-
     slow = stragglers_of(attempt)
     if slow is None:
         return ()
     where = str(attempt.folder.path.relative_to(item.folder))
     return (Evidence("steps", where, (straggler_sentence(*slow),)),)
+
+
+def _alone(attempt: Attempt) -> tuple[Evidence, ...]:
+    """Return that no rank was seen connected to another, if this is so."""
+    if attempt.exit is None or not attempt.exit.alone:
+        return ()
+    return (Evidence("sockets", None, (alone_note(attempt.exit.alone), SOCKETS)),)
 
 
 def _what_made_the_next(attempt: Attempt) -> str:

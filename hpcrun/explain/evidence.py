@@ -11,12 +11,14 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.culprit import root_of
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
+from hpcrun.explain.diagnosis.last_lines import last_lines_of
 from hpcrun.explain.diagnosis.launcher_lines import first_task
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.rules import fill
 from hpcrun.explain.diagnosis.scan import last_lines
 from hpcrun.explain.diagnosis.traceback import Frame, Traceback
 from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
+from hpcrun.explain.diagnosis.watchdog import WATCHDOG
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.units import count, cut_at_word, ranks_text
 from hpcrun.runs.attempt import Attempt
@@ -70,11 +72,15 @@ def evidence_of(
     of_cause = _of_cause(diagnosis.cause, facts)
     if of_cause is not None:
         yield of_cause
-    if facts.flight is not None and facts.flight.meetings:
-        yield _of_flight(facts.flight, facts, diagnosis, attempt)
+    flight = facts.flight
+    if flight is not None and flight.meetings and flight.source != WATCHDOG:
+        yield _of_flight(flight, facts, diagnosis, attempt)
     lines_of_end: tuple[str, ...] = ()
+    last = last_lines_of(facts, diagnosis)
     log = first_ranks_log(diagnosis, facts)
-    if log is not None and not _says_the_cause(log, diagnosis):
+    if last and (log is None or log.traceback is None):
+        yield Evidence("last lines", None, tuple(map(_short, last)))
+    elif log is not None and not _says_the_cause(log, diagnosis):
         of_end = _of_end(log, facts)
         lines_of_end = of_end.lines
         yield of_end
@@ -205,7 +211,7 @@ def _of_launchers(facts: Facts) -> Iterator[Evidence]:
     if not logs:
         return
     log = logs[0]
-    task = first_task(log.scan.tail)
+    task = first_task(log.end)
     if task is not None:
         position, _, message = task
         yield Evidence("srun", _at(log, log.scan.number(position)), (_short(message),))
@@ -343,7 +349,8 @@ def _name(log: Log, facts: Facts) -> str:
 
 
 def _at(log: Log, number: int | None) -> str:
-    return log.name if number is None else f"{log.name}:{number}"
+    line = log.scan.line_in_file(number)
+    return log.name if line is None else f"{log.name}:{line}"
 
 
 def _around(text: str, parts: Sequence[bytes]) -> str:

@@ -71,7 +71,7 @@ def with_element_lines(
     numbers = [row.element or 0 for row in wanted]
     judged = dict(zip(numbers, _judged(wanted, rules), strict=False))
     with suppress(OSError, HpcrunError):
-        if judged:
+        if judged and not store.is_read_only:
             folder = store.folder(item.run.run_id)
             save_statuses(folder, {**load_statuses(folder), **judged})
     elements = []

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -23,11 +24,18 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight, judge
 from hpcrun.explain.diagnosis.last_words import speech_of
 from hpcrun.explain.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
 from hpcrun.explain.diagnosis.rules import Rule
-from hpcrun.explain.diagnosis.scan import Scanner
+from hpcrun.explain.diagnosis.scan import Scanner, line_counter
 from hpcrun.files.reading import open_regular, read_bytes, read_text
 from hpcrun.job.job_states import FAILED
 from hpcrun.job.run_paths import AttemptFolder
-from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, names_in, rank_exits, ranks
+from hpcrun.runs.attempt import (
+    RESTART_BEGINS,
+    Attempt,
+    names_in,
+    node_addresses,
+    rank_exits,
+    ranks,
+)
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.log_files import rank_log
 
@@ -92,6 +100,7 @@ def _facts_of_attempt(item: RunStatus, attempt: Attempt, reader: _LogReader) -> 
         _signalled_s(attempt),
         flight=flight,
         role=attempt.folder.role,
+        addresses=node_addresses(attempt.folder),
     )
     if any(log.restart for log in logs):
         return _facts_of_last_start(facts, attempt, logs, shared)
@@ -126,7 +135,9 @@ def _facts_of_last_start(
             start = replace(facts, logs=of_start)
         else:
             earlier = _ends(attempt, restart + 1)
-            start = Facts(FAILED, earlier, of_start, None, role=facts.role)
+            start = replace(
+                facts, state=FAILED, ends=earlier, logs=of_start, signalled_s=None, flight=None
+            )
         starts.append(start)
     return first_to_fail(starts)
 
@@ -151,7 +162,9 @@ def _ends(attempt: Attempt, before_restart: int) -> dict[int, RankEnd]:
     ends = {}
     for end in rank_exits(attempt.folder, before_restart=before_restart):
         signalled = end.signalled != ""
-        ends[end.rank] = RankEnd(end.rank, end.node, end.status, end.ended_s, signalled=signalled)
+        ends[end.rank] = RankEnd(
+            end.rank, end.node, end.status, end.ended_s, signalled=signalled, pid=end.pid
+        )
     return ends
 
 
@@ -167,9 +180,10 @@ class _LogReader:
     def read(self, path: Path, rank: int | None) -> list[Log]:
         """Return a log, or nothing where it is not there or cannot be read."""
         name = str(path.relative_to(self.folder))
+        opened = partial(open_regular, path, links=False)
         try:
-            with open_regular(path, links=False) as file:
-                scan = self.scanner.scan(file, quick=self.quick)
+            with opened() as file:
+                scan = self.scanner.scan(file, line_counter(opened), quick=self.quick)
                 return [examine(name, rank, scan, path.stat().st_mtime)]
         except FileNotFoundError:
             return []
@@ -233,9 +247,10 @@ def _signalled_s(attempt: Attempt) -> float | None:
     received_s = []
     if attempt.exit and attempt.exit.signal:
         received_s.append(attempt.exit.ended_s)
-    for path in attempt.folder.stop.glob("*"):  # in_job/launch/records.py: the host and the time
+    stop = attempt.folder.stop
+    for name in names_in(stop):  # in_job/launch/records.py: the host and the time
         with suppress(OSError, ValueError, IndexError):
-            received_s.append(float(read_text(path, _LONGEST_STOP).split()[1]))
+            received_s.append(float(read_text(stop / name, _LONGEST_STOP).split()[1]))
     return min(filter(math.isfinite, received_s), default=None)
 
 

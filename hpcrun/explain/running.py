@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -10,16 +11,33 @@ from hpcrun.actions.hooks import about_run
 from hpcrun.actions.status.decide_status import ALIVE_WITHIN_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
-from hpcrun.explain.ended import Explanation
+from hpcrun.explain.diagnosis.wait_before_end import (
+    FIX_OF_STALL,
+    WrittenLines,
+    stall_sentence,
+)
+from hpcrun.explain.ended import RUN_ON, SOCKETS, Explanation
 from hpcrun.explain.evidence import Evidence
+from hpcrun.explain.started_over import LOAD_CHECKPOINT, started_over
 from hpcrun.job.job_states import RUNNING
 from hpcrun.job.text.patterns import STEP, compile_pattern
 from hpcrun.job.text.units import count, format_span, joined, rank_text
-from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
+from hpcrun.runs.attempt import (
+    Attempt,
+    RankExit,
+    alone_note,
+    alone_ranks,
+    last_attempt,
+    loader_note,
+    node_ranks,
+    rank_exits,
+)
 from hpcrun.runs.elements import records_of
+from hpcrun.runs.log_files import fold, rank_log, tail
 from hpcrun.runs.metric_files import LogMetrics, Unreadable, Value, noted
 from hpcrun.runs.role_states import RoleState, role_states
 from hpcrun.runs.silence import (
+    STREAMS,
     Writes,
     last_line_of,
     last_writes,
@@ -36,6 +54,8 @@ _LAST_ROWS = 2
 """Lines at the end of a log that are searched for metrics; of those that a rank noted, the last may
 be cut off.
 """
+_STALL_LINES = 40
+"""Lines at the end of a log in which a complaint may be repeated."""
 _LONGEST = 120
 _ENDED_S = 5.0
 """The head start of a rank that ended well, but too early: at the end of a job, all ranks end at
@@ -191,12 +211,16 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
         ended = None
     known = (
         stacks,
+        _stall(running),
         beats if beats.stuck else None,
         ended,
+        _alone(running, stuck=silence.stuck),
         _slow(running),
         silence,
         None if beats.stuck else beats,
+        _started_over(running),
         _idle_limit(running),
+        _few_cpus(running),
     )
     remarks = [remark for remark in known if remark is not None]
     stuck = any(remark.stuck for remark in remarks)
@@ -206,7 +230,7 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
     return Explanation(
         running.item,
         "; ".join(remark.sentence for remark in chosen),
-        fix=stacks.fix if stacks else "",
+        fix=next((remark.fix for remark in (stacks, *chosen) if remark and remark.fix), ""),
         rank=rank,
         node=running.node_of.get(rank) if rank is not None else None,
         role=running.attempt.folder.role,
@@ -256,8 +280,10 @@ def _ended(running: Running) -> Remark | None:
     who = running.name(first.rank)
     sentence = f"{who} ended {age} ago with exit status {first.status}{more}, while {others}"
     where = str(running.attempt.folder.rank_exit(first.rank).relative_to(running.item.folder))
-    line = f"exit status {first.status}, {age} ago"
-    evidence = Evidence(who, where, (line,))
+    lines = [f"exit status {first.status}, {age} ago"]
+    if first.status and running.item.run.outlives_failed_tasks:
+        lines.append(RUN_ON)
+    evidence = Evidence(who, where, tuple(lines))
     return Remark(sentence, (evidence,), rank=first.rank)
 
 
@@ -312,12 +338,46 @@ def _silence(running: Running) -> Remark:
     return Remark(about or running.of_role(sentence), (*evidence, *of_roles), stuck=stuck)
 
 
+def _stall(running: Running) -> Remark | None:
+    """Return what the job repeats without a step between: what it waits for."""
+    logs = []
+    for rank in shown_ranks(running.silent_s):
+        for stream in STREAMS:
+            with suppress(OSError):
+                path = rank_log(running.attempt.folder, rank, stream).path
+                lines = [fold(line) for line in tail(path, _STALL_LINES).splitlines()]
+                logs.append(WrittenLines(lines, path.stat().st_mtime))
+    sentence = stall_sentence(logs)
+    if not sentence:
+        return None
+    return Remark(sentence, fix=FIX_OF_STALL)
+
+
 def _slow(running: Running) -> Remark | None:
     """Return which ranks are slower than the others."""
     slow = stragglers_of(running.attempt)
     if slow is None:
         return None
     return Remark(running.of_role(straggler_sentence(*slow)), rank=slow[0].ranks[0], stuck=False)
+
+
+def _started_over(running: Running) -> Remark | None:
+    """Return that this attempt began where the first one did, although that came further."""
+    over = started_over(running.item, running.attempt.folder.role)
+    if over is None:
+        return None
+    return Remark(over.sentence, over.evidence, stuck=False, fix=LOAD_CHECKPOINT)
+
+
+def _alone(running: Running, *, stuck: bool) -> Remark | None:
+    """Return that no rank has connected to another.
+
+    It is the likely reason of a silence, and else only to be known.
+    """
+    number = alone_ranks(running.attempt.folder)
+    if not number:
+        return None
+    return Remark(alone_note(number), (Evidence("sockets", None, (SOCKETS,)),), stuck=stuck)
 
 
 def _idle_limit(running: Running) -> Remark | None:
@@ -327,6 +387,12 @@ def _idle_limit(running: Running) -> Remark | None:
         return None
     line = f"--cancel-idle has no effect: no use of the GPUs is known from nvidia-smi on {node}"
     return Remark("", (Evidence("idle limit", None, (line,)),), stuck=False)
+
+
+def _few_cpus(running: Running) -> Remark | None:
+    """Return torch's warning that a DataLoader has more workers than the job has CPUs."""
+    note = loader_note(running.attempt.folder)
+    return Remark(running.of_role(note), stuck=False) if note else None
 
 
 def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:

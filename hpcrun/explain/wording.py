@@ -7,19 +7,22 @@ import re
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.culprit import root_of
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts, RankEnd
-from hpcrun.explain.diagnosis.last_words import uncaught
+from hpcrun.explain.diagnosis.last_words import UNCAUGHT, uncaught
 from hpcrun.explain.diagnosis.launcher_lines import how_it_ended
-from hpcrun.explain.diagnosis.root_exception import complains
+from hpcrun.explain.diagnosis.progress import is_aside
+from hpcrun.explain.diagnosis.root_exception import complains, without_values
 from hpcrun.explain.diagnosis.scan import last_lines
 from hpcrun.explain.diagnosis.traceback import Traceback
 from hpcrun.explain.evidence import first_ranks_log, log_of
-from hpcrun.job.text.units import count, cut_at_word, rank_text, ranks_text
+from hpcrun.job.text.units import count, cut_at_word, joined, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt
 
 _LONGEST_MESSAGE = 120
 _COMPLAINT_LINES = 2
 """Lines at the end of a log of which one may say why its program returned an exit status."""
 _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
+_INSTALLED = frozenset({"module-missing", "library-missing", "import-name", "library-mismatch"})
+"""Rules about software, of which one node may have less than another."""
 _SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
 """The place in gloo's own source that its messages begin with."""
 
@@ -39,7 +42,8 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
         text = _left(first, facts)
         return f"{text}; {cause.text}" if cause else text
     if first is not None:
-        return _who(first, facts, diagnosis) + _how(first, diagnosis, facts)
+        text = _who(first, facts, diagnosis) + _how(first, diagnosis, facts)
+        return text + _others_alike(first, facts)
     alike = diagnosis.culprit.alike
     if alike:
         return ranks_text(alike, facts.role) + _how(alike[0], diagnosis, facts)
@@ -109,10 +113,29 @@ def _how(rank: int, diagnosis: Diagnosis, facts: Facts) -> str:
     if root is not None:
         return f" with exit status {root.exitcode}"
     for log in facts.logs:
-        how = how_it_ended(log.scan.tail)
+        how = how_it_ended(log.end)
         if how:
             return f" failed first{how}"
     return ": its lines show no failure"
+
+
+def _others_alike(first: int, facts: Facts) -> str:
+    """Return which other ranks raised the same exception at the same line; empty if none did."""
+    raised = _raised(first, facts)
+    # torch.distributed.checkpoint passes the exception of one rank on to all
+    if raised is None or raised.stated or raised.rank is not None or not facts.ends:
+        return ""
+    place = (without_values(raised.exception), raised.user_frame)
+    alike = []
+    for log in facts.logs:
+        other = log.traceback
+        if log.rank in (None, first) or other is None or log.rank in alike:
+            continue
+        if (without_values(other.exception), other.user_frame) == place:
+            alike.append(log.rank)
+    if not alike:
+        return ""
+    return f"; {ranks_text(sorted(alike), facts.role)} raised the same"
 
 
 def _how_by_cause(rank: int, cause: Cause, diagnosis: Diagnosis, facts: Facts) -> str:
@@ -135,23 +158,19 @@ def _how_by_cause(rank: int, cause: Cause, diagnosis: Diagnosis, facts: Facts) -
 
 
 def _how_by_record(end: RankEnd, facts: Facts) -> str:
-    """Return the exit status of a rank and its last complaint; empty if it was terminated."""
+    """Return the exit status of a rank and what it wrote last; empty if it was terminated."""
     if not end.by_itself:
         return ""
     text = f" with exit status {end.status}"
-    complaint = _last_complaint(end.rank, facts)
-    if complaint:
-        text += f": {cut_at_word(complaint, _LONGEST_MESSAGE)}"
-    return text
-
-
-def _last_complaint(rank: int, facts: Facts) -> str:
-    """Return what a rank complained of in one of its last lines; empty where it did not."""
-    for log in facts.logs_of(rank):
-        for line in reversed(last_lines(log.scan.tail, _COMPLAINT_LINES)):
+    for log in facts.logs_of(end.rank):
+        lines = [line for line in log.end if not is_aside(line)]
+        for line in reversed(last_lines(lines, _COMPLAINT_LINES)):
             if complains(line):
-                return line.strip()
-    return ""
+                return f"{text}: {cut_at_word(line.strip(), _LONGEST_MESSAGE)}"
+        # sys.exit("no data") writes its message, and nothing says that it is one
+        if end.status == UNCAUGHT and last_lines(lines, 1):
+            return f"{text}, after: {cut_at_word(last_lines(lines, 1)[0], _LONGEST_MESSAGE)}"
+    return text
 
 
 def _without_timeout(facts: Facts) -> str:
@@ -249,3 +268,27 @@ def _who(rank: int, facts: Facts, diagnosis: Diagnosis) -> str:
     if diagnosis.failed_first(facts.ends.get(rank)):
         return f"{facts.name(rank)} failed first"
     return facts.name(rank)
+
+
+def other_nodes(facts: Facts, diagnosis: Diagnosis) -> str:
+    """Return which nodes lack some software and which do not report this; empty if all do."""
+    cause = diagnosis.cause
+    if cause is None or cause.rule.name not in _INSTALLED:
+        return ""
+    lacking = set()
+    others = set()
+    read = set()
+    for log in facts.logs:
+        if log.rank is None or log.rank not in facts.ends:
+            continue
+        read.add(log.rank)
+        node = facts.ends[log.rank].node
+        if any(hit.rule.name == cause.rule.name for hit in log.scan.hits):
+            lacking.add(node)
+        elif any(line.strip() for line in log.scan.tail):
+            others.add(node)
+    others -= lacking
+    if not lacking or not others or len(read) < len(facts.ends):
+        return ""
+    reporting = joined(sorted(lacking))
+    return f"; {reporting} reported this, and no rank on {joined(sorted(others))} did: compare them"

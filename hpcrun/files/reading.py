@@ -13,11 +13,20 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from hpcrun.files.foreign_folder import (
+    LARGEST,
+    is_foreign,
+    names_in_foreign,
+    opened_parent,
+    parts_below,
+)
 
 MOST_RECORD = 1 << 20
 """How many bytes a record may have, unless its reader says otherwise."""
@@ -35,6 +44,8 @@ _LATEST_S = 1e11
 """
 # Lone surrogates that do not stand for an undecodable byte (PEP 383): nothing can print them.
 _UNPRINTABLE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 Kind = Callable[[Any], Any]
 """Returns a value as it is used; raises ValueError with the end of a sentence: ``is not text``."""
@@ -66,13 +77,37 @@ def open_descriptor(path: Path | str, *, links: bool = True) -> int:
         NotRegularError: the path leads to something else.
         OSError: the file is not there, or cannot be read.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    if is_foreign(path):
+        return _open_foreign(path)
+    flags = _FLAGS
     if links:
         _check_mode(os.stat(path).st_mode, path)  # before: to open a device can do something to it
     else:
         flags |= os.O_NOFOLLOW
+    return _open(path, path, flags)
+
+
+def _open_foreign(path: Path | str) -> int:
+    """Open a regular file of limited size, by a way without links.
+
+    Raises:
+        OSError: as of :func:`open_descriptor`, or the file is larger.
+    """
+    name = parts_below(path)[-1]
+    with opened_parent(path) as parent:
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if not stat.S_ISLNK(status.st_mode):
+            _check_mode(status.st_mode, path)
+        descriptor = _open(name, path, _FLAGS | os.O_NOFOLLOW, parent)
+    if os.fstat(descriptor).st_size > LARGEST:
+        os.close(descriptor)
+        raise OSError(errno.EFBIG, f"is larger than {LARGEST} bytes", str(path))
+    return descriptor
+
+
+def _open(name: Path | str, path: Path | str, flags: int, parent: int | None = None) -> int:
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(name, flags, dir_fd=parent)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # ENXIO: a socket
             what = "is a symbolic link" if error.errno == errno.ELOOP else "is not a regular file"
@@ -89,6 +124,31 @@ def open_descriptor(path: Path | str, *, links: bool = True) -> int:
 def _check_mode(mode: int, path: Path | str) -> None:
     if not stat.S_ISREG(mode):
         raise NotRegularError(errno.EINVAL, "is not a regular file", str(path))
+
+
+def list_folder(folder: Path | str) -> list[str]:
+    """Return the names in a folder.
+
+    Raises:
+        OSError: it is no folder, cannot be read, or is behind a link of a foreign folder.
+    """
+    if is_foreign(folder):
+        return names_in_foreign(folder)
+    return os.listdir(folder)
+
+
+def walk_folder(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield path, folders and files of each folder at and below a folder, as os.walk does.
+
+    Links to folders are not followed; nothing is below the link of a foreign folder.
+    """
+    if not is_foreign(folder):
+        yield from os.walk(folder)
+        return
+    name = parts_below(folder)[-1]
+    with suppress(OSError), opened_parent(folder) as parent:
+        for place, folders, files, _ in os.fwalk(name, dir_fd=parent):
+            yield os.path.join(folder.parent, place), folders, files
 
 
 def read_bytes(path: Path | str, most: int = MOST_RECORD, *, links: bool = False) -> bytes:
@@ -132,17 +192,27 @@ def read_named_text(path: Path | str, most: int) -> str:
         ValueError: the file cannot be read, is larger, or is no text; the message names the file.
     """
     try:
-        return read_bytes(path, most, links=True).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is no UTF-8 text ({error.reason} at byte {error.start})"
-        ) from None
+        return decode_named(path, read_bytes(path, most, links=True))
     except NotRegularError as error:
         raise ValueError(f"{path} {error.strerror}") from None
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise ValueError(f"{path} is larger than {most / 1_000_000:g} MB") from None
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
+
+
+def decode_named(name: Path | str, data: bytes) -> str:
+    """Return the text of what a person names: UTF-8, with or without a byte order mark.
+
+    Raises:
+        ValueError: the data are no text; the message has the name.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name} is no UTF-8 text ({error.reason} at byte {error.start})"
+        ) from None
 
 
 def file_head(path: Path) -> bytes:

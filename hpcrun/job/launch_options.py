@@ -1,7 +1,7 @@
 """Options of sbatch, srun, torchrun, accelerate and others. Pure.
 
 The module says which options may be passed on, and what to use instead of others. Names of sbatch
-are those of sbatch(1) of Slurm 22.05 to 26.05, without the leading dashes.
+are those of sbatch(1) of Slurm 22.05 to 26.11, without the leading dashes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Literal
 
 from hpcrun.errors import UsageError, did_you_mean, nearest
 from hpcrun.job.text.quoting import quote_bash, quote_directive
+from hpcrun.job.text.spelling import spell, spell_row
 from hpcrun.job.text.units import table_rows
 
 Program = Literal["sbatch", "srun", "torchrun"]
@@ -23,7 +24,7 @@ Directives = dict[str, str | None]
 # (r) and torchrun (t) itself; it has the others (-), of accelerate launch (1.14), deepspeed,
 # lightning, mpirun and more, in another form.
 _ADVICE = """
-s | array | use --sweep NAME=VALUE,VALUE or --sweep-file
+s | array | use --array IDS, or --sweep NAME=VALUE,VALUE
 s | batch | the batch script runs on the first node
 s | clusters | leave it out: hpcrun submits to the cluster of this machine
 sr | chdir | use --workdir DIR
@@ -43,18 +44,19 @@ sr | nodes | use --nodes N
 s | no-kill | \
   use --restarts N --spares K: with no-kill, a job whose head node fails idles until its time limit
 s | no-requeue | leave it out: it is set for jobs without --requeue
-sr | ntasks ntasks-per-gpu ntasks-per-node | use --gpus, one rank per GPU, or --nproc-per-node
+sr | ntasks ntasks-per-gpu ntasks-per-node | \
+  use --gpus, one rank per GPU, or --nproc-per-node; of a batch script, --ntasks-per-node
 r | ntasks-per-core ntasks-per-socket ntasks-per-tres relative | \
   use --gpus, --nodes and --nproc-per-node
 s | open-mode | leave it out: hpcrun appends
 sr | overcommit | use --cpus N for fewer CPUs: the ranks of a node would share the CPUs of one task
-s | parsable quiet | use --json
+s | parsable quiet | use --parsable, or --json
 s | requeue | \
   use --requeue N: N further attempts; for --requeue=expedite, requeue.expedite of the profile
 sr | signal | use --warn
 sr | test-only | use --dry-run
 s | wait | use --wait
-s | wrap | write the program and its arguments
+s | wrap | use --wrap COMMAND
 r | \
   account begin clusters constraint deadline dependency hold jobid no-allocate nodefile partition \
   qos reservation time | the step uses the job's allocation: use hpcrun's option, or --sbatch
@@ -142,7 +144,7 @@ KNOWN: tuple[str, ...] = tuple(
     get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs immediate kill-on-invalid-dep
     licenses mcs-label mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nice no-kill
     nodefile ntasks-per-core ntasks-per-socket oom-kill-step oversubscribe power prefer priority
-    profile propagate reboot resources resv-ports segment sockets-per-node spread-job
+    profile propagate reboot resources resv-ports runtime segment sockets-per-node spread-job
     spread-segments stepmgr switches thread-spec threads-per-core time-min tmp tres-bind uid
     use-min-nodes verbose wait-all-nodes wckey
     """.split()
@@ -221,9 +223,9 @@ _KNOWN: dict[Program, tuple[str, ...]] = {
     "sbatch": (*KNOWN, *PYXIS, *OPTIONS),
     "srun": (
         *KNOWN,
-        *"accel-bind cpu-bind exact job-name kill-on-bad-exit label mpi overlap prolog epilog "
-        "quit-on-interrupt send-libs slurmd-debug task-epilog task-prolog threads "
-        "unbuffered wait".split(),
+        *"accel-bind cpu-bind exact ignore-signals job-name kill-on-bad-exit label mpi overlap "
+        "prolog epilog quit-on-interrupt send-libs slurmd-debug task-epilog task-prolog threads "
+        "unbuffered wait wait-for-children".split(),
     ),
     "torchrun": tuple(
         "event-log-handler log-dir log-line-prefix-template logs-specs max-restarts "
@@ -264,7 +266,7 @@ _TABLES: dict[Program, tuple[Mapping[str, str], frozenset[str], frozenset[str]]]
             "async bcast compress disable-status exact external-launcher help interactive "
             "kill-on-bad-exit label "
             "multi-prog no-allocate overlap preserve-env pty quit-on-interrupt send-libs "
-            "unbuffered usage version "
+            "unbuffered usage version wait-for-children "
             "whole x11".split()
         ),
     ),
@@ -299,12 +301,14 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
             hint="write KEY=VALUE or KEY, with the long name: cpu-bind=cores",
         )
     if name in owned:
-        raise UsageError(f"{where}: hpcrun sets {of}--{name} itself", hint=owned[name])
+        raise UsageError(
+            f"{where}: hpcrun sets {of}{spell(name)} itself", hint=spell_row(owned[name])
+        )
     for longer in owned:  # every program accepts an abbreviated name
         if longer.startswith(name) and name not in _KNOWN[program]:
             raise UsageError(
-                f"{where}: {program} takes --{name} for --{longer}, which hpcrun sets",
-                hint=owned[longer],
+                f"{where}: {program} takes {spell(name)} for {spell(longer)}, which hpcrun sets",
+                hint=spell_row(owned[longer]),
             )
     _check_option_value(program, name, value, where)
     return name
@@ -359,11 +363,11 @@ def remove_directive(directives: Directives, key: str) -> None:
     """
     name = normalise_key(key)
     if name in ESSENTIAL:
-        raise UsageError(f"--no-sbatch {name}: the script needs it")
+        raise UsageError(f"{spell('no-sbatch', name)}: the script needs it")
     if name not in directives:
         free = sorted(set(directives) - ESSENTIAL)
         hint = did_you_mean(name, free, f"set are: {', '.join(free)}")
-        raise UsageError(f"--no-sbatch {name}: it is not set", hint=hint)
+        raise UsageError(f"{spell('no-sbatch', name)}: it is not set", hint=hint)
     del directives[name]
 
 

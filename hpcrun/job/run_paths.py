@@ -94,6 +94,7 @@ class AttemptFolder:
     # its nodes that were down when the next attempt began, if it left no exit record
     dead_nodes = _Below("dead-nodes")
     imports = _Below("code")  # the record of the code that ran, if the run has a snapshot
+    versions = _Below("versions")  # the versions of Python, torch, CUDA and the driver
     stop = _Below("stop")  # the folder of the requests to stop, a file for each reason
     preflight = _Below("preflight")  # the folder of the preflight's reports, one per node
     verdict = _Below("preflight/verdict.json")  # the verdict of the preflight
@@ -176,6 +177,7 @@ class RunFolder(JobFolder):
     marker = _Below(".made-by-hpcrun")
     record = _Below("run.json")  # the run's record: request and plan
     script = _Below("script.sh")  # the script that was submitted
+    stdin = _Below("stdin.sbatch")  # the batch script that submit has read from stdin
     batch_log = _Below("batch.log")  # the log of the batch script
     batch_logs = _Below("batch")  # the folder of a sweep's batch logs
 
@@ -235,6 +237,16 @@ class RunFolder(JobFolder):
 WITHIN = RunFolder(Path())  # the paths of a run relative to its folder
 
 
+def read_by_people() -> list[Path]:
+    """Return patterns of the files that people read of a run, relative to its folder.
+
+    These files are the logs and metrics of all ranks, the record, the script and the changed code.
+    """
+    attempt = ElementFolder(WITHIN.elements / "*").attempts / "*"
+    of_ranks = [attempt / f"rank-*.{kind}" for kind in ("out", "err", "metrics")]
+    return [WITHIN.record, WITHIN.script, WITHIN.code_diff, *of_ranks]
+
+
 @dataclass(frozen=True, slots=True)
 class StudyFolder:
     """The folder of one scaling study."""
@@ -284,6 +296,7 @@ class RunsFolder:
         """Return the entry of a run in the index of job ids."""
         return self.jobs / f"{job_id}.{run_id}"
 
+    lock = _Below(".records.lock")  # the lock of the process that changes a run's record
     studies = _Below(_STUDIES)  # the folder of the scaling studies
 
     def study(self, study_id: str) -> StudyFolder:
@@ -333,7 +346,7 @@ def parse_numbers(names: Iterable[str]) -> list[int]:
 def parse_ranks(names: Iterable[str], *kinds: str) -> list[int]:
     """Return the ranks with a file of one of the kinds among the names.
 
-    The kinds are ``out``, ``err``, ``exit`` and ``metrics``.
+    The kinds are ``out``, ``err``, ``exit``, ``metrics`` and ``alone``.
     """
     ranks = set()
     for match in map(_RANK_FILE.fullmatch, names):

@@ -123,10 +123,10 @@ def _title(plan: Plan) -> str:
         size = f"{shape.gpus_per_node} GPUs"
         if shape.gpu_type:
             size = f"{shape.gpus_per_node} {shape.gpu_type} GPUs"
-    nodes = count(shape.nodes, "node")
-    ranks = count(shape.world_size, "rank")
-    title = f"{plan.name}: {nodes} x {_comment(size)}, {ranks} "
-    if plan.roles:
+    title = f"{plan.name}: {shape.nodes_text} x {_comment(size)}, {plan.ranks_text} "
+    if plan.batch and not shape.world_size:
+        title = f"{plan.name}: its script decides the ranks"
+    elif plan.roles:
         title += f"in {count(len(plan.roles), 'role')}"
     else:
         title += f"by {shape.launcher}"

@@ -74,10 +74,39 @@ def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
     variables, since it runs on the GPUs that are visible here.
     """
     cleaned = clean_env(env)
-    if "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env:
-        for name in GPUS:
+    if is_inside_job(env):
+        for name in (*GPUS, "OLDPWD"):  # the folder before the last one of the enclosing script
             cleaned.pop(name, None)
     return cleaned
+
+
+def is_inside_job(env: Mapping[str, str]) -> bool:
+    """Return whether an environment is that of a job."""
+    return "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env
+
+
+def env_of_caller(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for submitting a person's own batch script outside of a job.
+
+    The environment is as it is, without the variables that sbatch itself reads: these have become
+    directives, and the job sets them again for the script.
+    """
+    # only a submission needs it; a person's own variable may begin with SBATCH_, too
+    from hpcrun.job.batch.sbatch_input import READ_BY_SBATCH
+
+    kept = {name: value for name, value in env.items() if name not in READ_BY_SBATCH}
+    if "LC_CTYPE" in kept and _python_adds_locale():
+        del kept["LC_CTYPE"]
+    return kept
+
+
+def _python_adds_locale() -> bool:
+    """Return whether LC_CTYPE is Python's own (PEP 538): this process came without it."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            return b"\0LC_CTYPE=" not in b"\0" + file.read()
+    except OSError:
+        return False
 
 
 def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:

@@ -27,11 +27,13 @@ def run_on_terminal(
     *,
     read: Callable[[int], None] | None = None,
     read_errors: Callable[[int], None] | None = None,
+    interrupted: Sequence[int] = (SSH_FAILED,),
 ) -> int:
     """Run a program that uses the terminal, such as an editor; return its exit status.
 
     With ``read`` its stdout is a pipe instead, whose descriptor ``read`` gets; with ``read_errors``
-    so is its stderr, which is read in a thread.
+    so is its stderr, which is read in a thread. After Ctrl-C the status is -SIGINT if the program
+    has ended with one of the statuses ``interrupted``.
 
     Raises:
         OSError: there is no such program.
@@ -69,7 +71,7 @@ def run_on_terminal(
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if read_errors:
             reader.join(_ERRORS_WITHIN_S)
-        if interrupts and status == SSH_FAILED:
+        if interrupts and status in interrupted:
             return -signal.SIGINT
         return status
     finally:

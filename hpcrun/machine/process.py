@@ -193,7 +193,8 @@ def leave_running(
     Raises:
         OSError: the folder does not exist, or the log cannot be written.
     """
-    in_background = ["/bin/sh", "-c", '"$@" </dev/null &', "sh", *argv]
+    # dash would drop exported functions; -p: bash runs nothing of the user before
+    in_background = ["/bin/bash", "-p", "-c", '"$@" </dev/null &', "bash", *argv]
     with open(log, "ab", opener=for_oneself) as output, timed(command_text(argv)) as how:
         done = subprocess.run(
             in_background,

@@ -21,6 +21,7 @@ from hpcrun.job.request.parameters import (
     joined,
     side_by_side,
 )
+from hpcrun.job.text.spelling import spell
 from hpcrun.profiles.yaml_file import parse_plain
 
 _MAX_BYTES = 10_000_000
@@ -37,7 +38,7 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
     try:
         text = read_named_text(path, _MAX_BYTES)
     except ValueError as error:
-        raise UsageError(f"--sweep-file: {error}") from None
+        raise UsageError(f"{spell('sweep-file')}: {error}") from None
     try:
         if path.suffix.lower() in (".csv", ".tsv"):
             rows = parse_csv(text)
@@ -48,7 +49,7 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
         check_number(len(rows))
     except ValueError as error:
         raise UsageError(
-            f"--sweep-file {path}: {error}",
+            f"{spell('sweep-file', path)}: {error}",
             hint="YAML: product: {lr: [1e-3, 1e-4], model: [small, large]}, zip: likewise, or a "
             "list of elements; "
             "or CSV with a header",

@@ -23,6 +23,7 @@ PREFIXES = (
     "TORCH_NCCL_",
     "TORCH_FR_",
     "TORCH_DIST_",
+    "TORCH_DISTRIBUTED_",
     "GLOO_",
     "FI_",
     "RDMAV_",
@@ -33,6 +34,7 @@ PREFIXES = (
 # How alike two names must be for one to be the other misspelt: real names differ by a word
 # (MIN_CTAS, MAX_CTAS).
 _ALIKE = 0.88
+_NOWHERE: frozenset[str] = frozenset()
 
 
 class _Entry(BaseModel):
@@ -77,12 +79,16 @@ class Values(_Entry):
         return f"{least} to {most}"
 
 
+NETWORKS = frozenset({"infiniband", "roce", "efa", "ethernet"})
+ONE_NODE = "one-node"
+
+
 class Harmful(_Entry):
-    """The values that are harmful on some GPUs, or doubtful on every GPU, and why."""
+    """The values that are harmful on some GPUs or networks, or doubtful everywhere, and why."""
 
     values: str
     why: str
-    on: tuple[str, ...] = ()  # types of GPUs; empty for every GPU
+    on: tuple[str, ...] = ()  # types of GPUs, or kinds of network; empty for all
 
 
 class Variable(_Entry):
@@ -101,6 +107,8 @@ class Variable(_Entry):
     since: str | None = None  # the version from which a variable is deprecated
     values: Values = Values()
     off: tuple[str, ...] = ()  # values with the same effect as an unset variable
+    # where the variable has no effect: kinds of network, or ``one-node``
+    no_effect_on: tuple[str, ...] = ()
     harmful: tuple[Harmful, ...] = ()
 
 
@@ -109,7 +117,7 @@ class Finding:
     """A problem with a variable of a job, and what works instead."""
 
     name: str
-    value: str
+    value: str | None  # None if only a running shell knows it
     problem: str
     instead: str | None = None
     # no program can use this value as intended: the job must not be submitted with it
@@ -122,41 +130,46 @@ class Finding:
             return f"{self.problem}; instead: {self.instead}"
         return self.problem
 
-    @property
-    def text(self) -> str:
-        """The finding in one line, with the variable."""
-        return f"{self.name}={self.value}: {self.advice}"
+    def text(self, place: str = "") -> str:
+        """Return the finding in one line, with the variable and the place that sets it."""
+        text = self.name if self.value is None else f"{self.name}={self.value}"
+        if place:
+            text += f" ({place})"
+        return f"{text}: {self.advice}"
 
 
-def _finding(variable: Variable, value: str, gpu: str) -> Finding | None:
+def _finding(variable: Variable, value: str | None, where: frozenset[str]) -> Finding | None:
     """Return the problem with a variable of a job; None if there is none."""
     is_read = variable.kind not in ("unread", "renamed")
-    if is_read and not variable.values.allow(value):
+    if is_read and value is not None and not variable.values.allow(value):
         problem = "this value cannot be"
         allowed = variable.values.in_words()
         if allowed:
             problem += f"; it takes {allowed}"
         return Finding(variable.name, value, problem, variable.instead, impossible=True)
-    text = _problem(variable, value, gpu)
+    text = _problem(variable, value, where)
     if text is None:
         return None
     return Finding(variable.name, value, text, variable.instead)
 
 
-def _problem(variable: Variable, value: str, gpu: str) -> str | None:
+def _problem(variable: Variable, value: str | None, where: frozenset[str]) -> str | None:
     """Return the problem with a possible value of a variable, in words; None if there is none."""
     if variable.kind == "unread":
         return "no program reads this variable"
     if variable.kind == "renamed":
         return f"its name is now {variable.renamed_to}"
-    words = set(re.split(r"[^a-z0-9]+", gpu.lower()))  # sites write l40s, nvidia_l40s, a100-40gb
+    if value is None or not where.isdisjoint(variable.no_effect_on):
+        return None
     for harmful in variable.harmful:
         if not re.fullmatch(harmful.values, value):
             continue
         if not harmful.on:
             return harmful.why
-        if not words.isdisjoint(harmful.on):
-            return f"harmful on this GPU: {harmful.why}"
+        matches = where.intersection(harmful.on)
+        if matches:
+            what = "GPU" if matches.isdisjoint(NETWORKS) else "network"
+            return f"harmful on this {what}: {harmful.why}"
     if value.upper() in variable.off:
         return None
     if variable.kind == "deprecated":
@@ -202,24 +215,37 @@ class Catalogue(Mapping[str, Variable]):
     def __len__(self) -> int:
         return len(self.texts)
 
-    def check(self, env: Mapping[str, str], gpu: str = "") -> list[Finding]:
+    def check(
+        self, env: Mapping[str, str], gpu: str = "", place: frozenset[str] = _NOWHERE
+    ) -> list[Finding]:
         """Return the problems with the variables of a job, at most one for each variable.
 
-        An empty value counts as unset. ``gpu`` is the type or name of the job's GPUs, such as
-        ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S 48 GB``.
+        See ``judge``.
         """
-        findings = []
-        for name, value in env.items():
-            finding = None
-            if name not in self:
-                finding = self._misspelt(name, value)
-            elif value:
-                finding = _finding(self[name], value, gpu)
-            if finding is not None:
-                findings.append(finding)
-        return findings
+        judged = (self.judge(name, value, gpu, place) for name, value in env.items())
+        return [finding for finding in judged if finding is not None]
 
-    def _misspelt(self, name: str, value: str) -> Finding | None:
+    def judge(
+        self, name: str, value: str | None, gpu: str = "", place: frozenset[str] = _NOWHERE
+    ) -> Finding | None:
+        """Return the problem with a variable of a job, None if there is none.
+
+        Args:
+            name: the variable.
+            value: its value; None if only a running shell knows it. An empty value counts as unset.
+            gpu: the type or name of the job's GPUs, such as ``l40s``, ``nvidia_l40s`` or
+                ``NVIDIA L40S 48 GB``.
+            place: the kind of network between the nodes, and ``one-node`` for a job on one node.
+        """
+        if name not in self:
+            return self._misspelt(name, value)
+        if value == "":
+            return None
+        # sites write l40s, nvidia_l40s, a100-40gb
+        words = re.split(r"[^a-z0-9]+", gpu.lower())
+        return _finding(self[name], value, place.union(words))
+
+    def _misspelt(self, name: str, value: str | None) -> Finding | None:
         """Return that an unknown variable has almost the name of a known one, if it has."""
         if name in self.others or not name.startswith(PREFIXES):
             return None

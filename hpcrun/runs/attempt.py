@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -36,6 +36,12 @@ REASONS = (
 )
 # the line in a rank's logs where torchrun restarts the rank (in_job/launch/rank.py)
 RESTART_BEGINS = "hpcrun: torchrun restart "
+# in_job/launch/per_job/exit_record.py records it at the end
+_WORKERS = re.compile(
+    rb"will create (\d{1,6}) worker processes in total\. Our suggested max number of worker in "
+    rb"current system is (\d{1,6})"
+)
+_MOST_SEARCHED = 1 << 18
 _MOST_HOSTS = 8 << 20  # bytes of the list of nodes: the largest machines have some ten thousand
 _RANK = reading.whole(0, 10**7)
 _RANKS_OF_NODE = reading.whole(0, 4096)
@@ -53,20 +59,26 @@ _EXIT: dict[str, reading.Kind] = {
     "reason": reading.text,
     "how": reading.text,
     "nodes": reading.list_of(reading.text),
+    "alone": _RANK,
+    "workers": reading.list_of(_RANK),
 }
 RESTART = "restart"  # a run continues in the same allocation; otherwise it is requeued
 _NODE_START: dict[str, reading.Kind] = {
     "node": reading.text,
     "first_rank": _RANK,
     "ranks": _RANKS_OF_NODE,
+    "addresses": reading.list_of(reading.text),
 }
+_OF_EVERY_NODE = ("node", "first_rank", "ranks")
 _DEAD_NODES: dict[str, reading.Kind] = {"nodes": reading.list_of(reading.text)}
 _RANK_EXIT: dict[str, reading.Kind] = {
     "rank": _RANK,
     "node": reading.text,
     "status": _STATUS,
     "ended": reading.time_s,
+    "pid": reading.whole(0, 1 << 22),
 }
+_OF_EVERY_RANK = ("rank", "node", "status", "ended")
 IGNORED = "ignored"
 SIGNALLED = ("TERM", "cleared", IGNORED)
 _IMPORTS: dict[str, reading.Kind] = {
@@ -91,6 +103,19 @@ class ExitRecord:
     again: bool = False  # the script has requeued or restarted the job
     how: str = ""  # ``RESTART`` or ``requeue`` if ``again``
     nodes: tuple[str, ...] = ()  # the nodes on which it failed
+    alone: int = 0  # the number of the ranks, if several ran and none was seen with a connection
+    # the workers of a DataLoader and the most that torch advises; empty without its warning
+    workers: tuple[int, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What did not work although nothing failed."""
+        notes = []
+        if self.alone:
+            notes.append(alone_note(self.alone))
+        if len(self.workers) == 2:
+            notes.append(workers_note(*self.workers))
+        return tuple(notes)
 
     @property
     def hides_failure(self) -> bool:
@@ -110,6 +135,7 @@ class RankExit:
     # failed, ``ignored`` if the job ignores its failure, else empty, as in all records of an older
     # hpcrun
     signalled: str = ""
+    pid: int = 0  # the process id of its program on its node; 0 in records of an older hpcrun
 
     @property
     def is_consequence(self) -> bool:
@@ -261,7 +287,40 @@ def _exit(folder: AttemptFolder) -> ExitRecord | None:
         again=data.get("again") is True,
         how=data.get("how", ""),
         nodes=tuple(data.get("nodes", ())),
+        alone=data.get("alone", 0),
+        workers=tuple(data.get("workers", ())),
     )
+
+
+def alone_note(ranks: int) -> str:
+    """Return that ranks ran, and were not seen to meet; they may be independent on purpose."""
+    return f"none of the {ranks} ranks was seen connected to another: each seems to work alone"
+
+
+def workers_note(workers: int, advised: int) -> str:
+    """Return torch's warning about the CPUs of a DataLoader."""
+    return (
+        f"a DataLoader has {workers} workers, and torch advises at most {advised} with these CPUs"
+    )
+
+
+def loader_note(folder: AttemptFolder) -> str:
+    """Return torch's warning about the CPUs of a DataLoader of a running job; empty without it."""
+    try:
+        with reading.open_regular(folder.rank_log(0, "err"), links=False) as file:
+            match = _WORKERS.search(file.read(_MOST_SEARCHED))
+    except OSError:
+        return ""
+    return workers_note(int(match[1]), int(match[2])) if match else ""
+
+
+def alone_ranks(folder: AttemptFolder) -> int:
+    """Return the number of the ranks if all that run have been without a connection for long."""
+    alone = len(parse_ranks(names_in(folder.path), "alone"))
+    if alone < 2:
+        return 0
+    started = sum(map(len, node_ranks(folder).values()))
+    return alone if alone == started else 0
 
 
 def _read(
@@ -306,7 +365,7 @@ def load_imports(folder: AttemptFolder) -> dict[str, Any]:
 def names_in(folder: Path) -> list[str]:
     """Return the names in a folder; none if it does not exist, or is not a folder."""
     try:
-        return os.listdir(folder)
+        return reading.list_folder(folder)
     except OSError:
         return []
 
@@ -327,6 +386,19 @@ def hosts(folder: AttemptFolder) -> list[str]:
         return joined_files(folder).get(folder.hosts.name, "").split()
 
 
+def with_granted_nodes(run: Run, run_folder: Path, element: int = 0) -> Run:
+    """Return a run with the nodes that Slurm has given to its newest attempt, if Slurm chooses."""
+    if not run.node_choice:
+        return run
+    attempt = last_attempt(run_folder, element)
+    number = len(hosts(attempt.folder)) if attempt else 0
+    if number == 0:
+        return run
+    shape = {**run.plan["shape"], "node_choice": ""}
+    ranks = number * (run.world_size // run.nodes)
+    return replace(run, nodes=number, world_size=ranks, plan={**run.plan, "shape": shape})
+
+
 def dead_nodes(folder: AttemptFolder) -> list[str]:
     """Return the nodes of an attempt without an exit record that Slurm has seen dead.
 
@@ -342,7 +414,7 @@ def node_ranks(folder: AttemptFolder) -> dict[str, range]:
     joined = joined_files(folder)
     ranks_of_nodes = {}
     for node in parse_nodes({*names, *joined}):
-        record = _read(folder.node_file(node), _NODE_START, tuple(_NODE_START), joined)
+        record = _read(folder.node_file(node), _NODE_START, _OF_EVERY_NODE, joined)
         if record is None:
             continue
         first = record["first_rank"]
@@ -350,6 +422,18 @@ def node_ranks(folder: AttemptFolder) -> dict[str, range]:
         if of_role:
             ranks_of_nodes[record["node"]] = range(of_role[0], of_role[-1] + 1)
     return ranks_of_nodes
+
+
+def node_addresses(folder: AttemptFolder) -> dict[str, str]:
+    """Return address → node, of the nodes on which ranks have started."""
+    names = names_in(folder.path)
+    joined = joined_files(folder)
+    nodes = {}
+    for node in parse_nodes({*names, *joined}):
+        record = _read(folder.node_file(node), _NODE_START, _OF_EVERY_NODE, joined) or {}
+        for address in record.get("addresses", ()):
+            nodes[address] = record["node"]
+    return nodes
 
 
 def first_failure(folder: AttemptFolder) -> RankExit | None:
@@ -375,7 +459,7 @@ def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankEx
         path = folder.rank_exit(rank)
         if before_restart:
             path = path.with_name(f"{path.name}.{before_restart}")
-        record = _read(path, _RANK_EXIT, tuple(_RANK_EXIT), joined)
+        record = _read(path, _RANK_EXIT, _OF_EVERY_RANK, joined)
         if record is None:
             continue
         signalled = record.get("told", "")
@@ -383,7 +467,12 @@ def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankEx
             signalled = ""
         for rank_in_role in folder.role_ranks([record["rank"]]):
             end = RankExit(
-                rank_in_role, record["node"], record["status"], record["ended"], signalled
+                rank_in_role,
+                record["node"],
+                record["status"],
+                record["ended"],
+                signalled,
+                record.get("pid", 0),
             )
             ends.append(end)
     return ends

@@ -15,7 +15,7 @@ from typing import Any
 
 from hpcrun.files.reading import read_object
 from hpcrun.files.writing import replace_file
-from hpcrun.job.request.parameters import Parameters, parse_indices, tasks_of
+from hpcrun.job.request.parameters import Parameters, parse_indices, tasks_of, with_parameters
 from hpcrun.job.run_paths import JobFolder, RunFolder
 from hpcrun.runs.attempt import Attempt, attempts, names_in
 from hpcrun.runs.record import MOST_RUN, LastStatus, Run, known_fields, read_status
@@ -104,6 +104,19 @@ def elements_of(run: Run) -> Elements | None:
     parameters = _ChosenRows(chosen, rows or dict.fromkeys(chosen, ()))
     pack = sweep.get("pack")
     return Elements(parameters, tasks_of(chosen, sweep["first"], pack), packed=pack is not None)
+
+
+def request_of(run: Run, element: int | None) -> Mapping[str, Any]:
+    """Return the recorded request of a run; that of an element has the arguments of the element."""
+    if element is None:
+        return run.request
+    parameters = dict(all_elements(run).parameters.get(element, ()))
+    if not parameters:
+        return run.request
+    words = run.request.get("args", ())
+    with suppress(ValueError):  # the arguments name a parameter that the record lacks
+        words = with_parameters(words, parameters, element, ValueError)
+    return {**run.request, "args": words}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from itertools import takewhile
 from pathlib import Path
 
 from hpcrun.errors import PlanError
-from hpcrun.files.reading import open_regular
+from hpcrun.files.reading import open_regular, walk_folder
 from hpcrun.files.writing import make_folder
 from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.text.spelling import spell
 
 MOST_FILES = 50_000
 _SKIPPED = frozenset({".git", "__pycache__"})
@@ -37,7 +38,7 @@ def walk_code(root: Path, leaving_out: Sequence[Path]) -> Iterator[str]:
     Virtual environments, ``__pycache__`` and ``.git`` are not code, and the paths in
     ``leaving_out`` are skipped.
     """
-    for folder, folders, files in os.walk(root):
+    for folder, folders, files in walk_folder(root):
         kept = []
         for name in sorted(folders):
             path = Path(folder, name)
@@ -69,7 +70,7 @@ def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeF
             f"the code in {root} is {size / _MB:.0f} MB in {len(code)} files, over the limit of a "
             f"snapshot ({limit_mb} MB); the largest:\n{lines}",
             hint="list files that are not code in .gitignore, or raise the limit with "
-            "--snapshot-limit SIZE",
+            f"{spell('snapshot-limit', 'SIZE')}",
         )
     return code
 

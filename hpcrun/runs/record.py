@@ -8,6 +8,7 @@ has another meaning.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import chain
@@ -63,7 +64,10 @@ class Run:
     checkpoints_of: str | None = None
     # the run whose snapshot of the code it uses; None if it has its own snapshot, or none
     code_of: str | None = None
-    code: dict[str, Any] | None = None  # the source and the contents of the snapshot
+    # the folder and the commit of the code, and the number of ``changed`` files, None if it is not
+    # known; ``copied`` is False without a snapshot, of which it has the contents else
+    code: dict[str, Any] | None = None
+    note: str | None = None  # a person's own words on it
     # fields that another version of hpcrun wrote
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -79,6 +83,31 @@ class Run:
         """The GPUs that each node has for the run: 0 on a machine whose ranks run on the CPU."""
         on_cpu = self.plan.get("scheduler") == "local" and not self.plan.get("local_gpus", True)
         return 0 if on_cpu else self.gpus_per_node
+
+    @property
+    def has_copied_code(self) -> bool:
+        """Whether it has a snapshot of the code of its own."""
+        return self.code is not None and self.code.get("copied", True)
+
+    @property
+    def outlives_failed_tasks(self) -> bool:
+        """Whether the srun of a person's script lets the other tasks run on when one has failed."""
+        batch = self.plan.get("batch") or {}
+        requeue = self.plan.get("requeue") or {}
+        continues = requeue.get("on_failure") or requeue.get("restarts")
+        ends_them = continues or "kill-on-bad-exit" in dict(pairs_of(self.plan.get("srun")))
+        return bool(batch.get("by_srun")) and not ends_them
+
+    @property
+    def node_choice(self) -> str:
+        """The numbers of nodes from which Slurm chooses; empty if it has chosen, or has no choice.
+
+        Until then ``nodes`` and ``world_size`` are the largest numbers.
+        """
+        shape = self.plan.get("shape")
+        choice = shape.get("node_choice") if isinstance(shape, dict) else None
+        is_choice = isinstance(choice, str) and re.fullmatch(r"[\d,:-]+", choice, re.ASCII)
+        return str(choice) if is_choice else ""
 
     @property
     def roles(self) -> tuple[RoleRanks, ...]:
@@ -184,6 +213,8 @@ _PLAN = reading.table(
         "workdir": reading.optional(reading.text),
         "cpus_per_node": reading.optional(_COUNT),
         "roles": reading.list_of(reading.table(_ROLE, needs_of(RoleRanks))),
+        "batch": reading.optional(reading.table()),
+        "env": reading.optional(reading.list_of(lambda pair: pair)),
     }
 )
 _rows = reading.list_of(reading.list_of(reading.pair))
@@ -203,8 +234,32 @@ def _rows_of_sweep(value: Any) -> Any:
     return _rows(value)
 
 
+_words = reading.list_of(reading.text)
+
+
+def _arguments(value: Any) -> Any:
+    """Take a list of texts: good ones are checked together, and not copied."""
+    if type(value) is list and {str} >= set(map(type, value)) and "\0" not in "".join(value):
+        return value
+    return _words(value)
+
+
+_GPUS = reading.optional(
+    reading.table(
+        {"count": reading.whole(0, 10**9), "type": reading.optional(reading.text)}, ("count",)
+    )
+)
+_ROLE_REQUEST = reading.table({"name": reading.text, "command": _words}, ("name",))
 REQUEST = reading.table(
     {
+        "script": reading.text,
+        "args": _arguments,
+        "module": reading.flag,
+        "wrap": reading.optional(reading.text),
+        "gpus": _GPUS,
+        "gpus_per_node": _GPUS,
+        "roles": reading.list_of(_ROLE_REQUEST),
+        "secrets": _words,
         "sweep": _rows_of_sweep,
         "env": reading.list_of(reading.pair),
         "workdir": reading.optional(reading.text),
@@ -228,6 +283,8 @@ _CODE = reading.table(
         "root": reading.text,
         "changes": reading.text,
         "commit": reading.optional(reading.text),
+        "changed": reading.optional(reading.whole(0, 10**9)),
+        "copied": reading.flag,
     },
     ("files", "bytes", "root", "commit", "changes"),
 )
@@ -250,6 +307,7 @@ _RUN_KINDS = kinds_of(
     checkpoints_of=reading.optional(RUN_ID),
     code_of=reading.optional(RUN_ID),
     code=reading.optional(_CODE),
+    note=reading.optional(reading.matching(r"[^\0\n]{1,1000}", "a line of text")),
 )
 _STATUS_KINDS = kinds_of(
     LastStatus,
@@ -304,11 +362,23 @@ def run_from_json(content: str | bytes) -> Run:
             raise NewerRecordError(newer)
         known, unknown = read_fields(data, _RUN_KINDS, needs_of(Run))
         _check_sweep(known)
+        nul: Any = rb"\u0000" if isinstance(content, bytes) else r"\u0000"
+        # the first test is cheap, and a request may be long
+        if nul in content and _has_nul([known.get("request"), known.get("plan")]):
+            raise RecordError("its request or plan has text with NUL, which no argument can hold")
     except RecordError:
         raise
     except ValueError as error:
         raise RecordError(str(error)) from None
     return Run(**known, unknown=unknown)
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_nul, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    return isinstance(value, str) and "\0" in value
 
 
 def pairs_of(value: Any) -> list[tuple[str, Any]]:

@@ -17,13 +17,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
 from hpcrun.files.ownership import danger_in
 from hpcrun.files.reading import read_bytes
-from hpcrun.files.writing import make_folder, replace_file, write_file
+from hpcrun.files.writing import flocked, make_folder, replace_file, write_file
 from hpcrun.job.run_paths import (
     JOB_ID,
     RUN_ID,
@@ -62,7 +63,7 @@ class NewerRunError(DamagedRunError):
 
 
 class UnsafeRunError(DamagedRunError):
-    """A run's folder in which another user could have written files."""
+    """A run that is not read: another user could have written its record, or may not read it."""
 
     exit_code = PlanError.exit_code
 
@@ -88,6 +89,8 @@ class RunStore:
     root: Path
     failed_nodes: FailedNodes | None = None  # the file of the nodes on which runs failed
 
+    is_read_only: ClassVar[bool] = False
+
     def folder(self, run_id: str) -> Path:
         """Return the folder of a run."""
         return self._runs.run(run_id).path
@@ -102,8 +105,16 @@ class RunStore:
         Raises:
             UnsafeFolderError: another user could have changed the runs.
         """
-        folder_checks.check_private(self.root)
+        self._check_owner()
         return run_names(_names(self.root))
+
+    def _check_owner(self) -> None:
+        """Refuse a runs folder that others can write to.
+
+        Raises:
+            UnsafeFolderError: another user can write to the folder.
+        """
+        folder_checks.check_private(self.root)
 
     def active_ids(self) -> list[str]:
         """Return the ids of the runs that have not ended, oldest first."""
@@ -205,12 +216,7 @@ class RunStore:
         """  # noqa: DOC501
         path = self._runs.run(run_id).record
         try:
-            danger = danger_in(path.parent, path.parent.stat())
-            if danger:
-                raise UnsafeRunError(
-                    f"run {run_id} is ignored: {danger}",
-                    hint=folder_checks.private_hint(path.parent),
-                )
+            self._check_run(run_id)
             run = load_run(path)
             if run.run_id != run_id:  # a copied folder: actions on it would affect the original
                 raise RecordError(f"it is the record of {run.run_id}")
@@ -222,11 +228,39 @@ class RunStore:
         except (OSError, RecordError) as error:
             raise _damaged(run_id, path, error) from None
 
-    def save(self, run: Run) -> None:
-        """Replace a run's record, and add its job id to the index."""
-        with folder_checks.writing(self.root):
-            replace_file(self._runs.run(run.run_id).record, run_to_json(run))
-        self.note_job(run)
+    def _check_run(self, run_id: str) -> None:
+        """Refuse a run that another user could have written.
+
+        Raises:
+            UnsafeRunError: another user could have written it.
+            OSError: there is no such run, or it cannot be checked.
+        """
+        folder = self.folder(run_id)
+        danger = danger_in(folder, folder.stat())
+        if danger:
+            raise UnsafeRunError(
+                f"run {run_id} is ignored: {danger}", hint=folder_checks.private_hint(folder)
+            )
+
+    def change(self, run: Run, **fields: Any) -> Run:
+        """Change fields of a run's record, and add its job id to the index.
+
+        The other fields stay as they are in the record by now: another process may have changed
+        them since the run was read.
+
+        Returns:
+            The run as it is recorded.
+
+        Raises:
+            PlanError: the record cannot be written.
+        """
+        with folder_checks.writing(self.root), flocked(self._runs.lock, _LOCK_WAIT_S):
+            with suppress(HpcrunError):  # a damaged record is replaced by what was read before
+                run = self.load(run.run_id)
+            changed = replace(run, **fields)
+            replace_file(self._runs.run(run.run_id).record, run_to_json(changed))
+        self.note_job(changed)
+        return changed
 
     def note_job(self, run: Run) -> None:
         """Add a run's job id to the index.
@@ -382,6 +416,7 @@ class RunStore:
 
 
 _LONGEST_PATH = 4096  # PATH_MAX
+_LOCK_WAIT_S = 10.0
 
 
 def _write_private(path: Path, content: bytes = b"") -> None:

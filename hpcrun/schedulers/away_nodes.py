@@ -82,11 +82,11 @@ def nodes_words(nodes: Sequence[ListedNode]) -> str:
 
 
 class AwaitedNodes:
-    """The nodes that jobs wait for: Slurm is asked once for the jobs of a partition."""
+    """The nodes that jobs wait for: Slurm is asked once, and once for each ``--nodelist``."""
 
     def __init__(self, site: SlurmSite) -> None:
         self._site = site
-        self._listings: dict[tuple[str, str], list[ListedNode]] = {}
+        self._listings: dict[str, list[ListedNode]] = {}
 
     def of_job(self, directives: Iterable[tuple[str, Any]]) -> tuple[ListedNode, ...]:
         """Return the nodes that keep a job from starting, since no job can start there now.
@@ -96,23 +96,31 @@ class AwaitedNodes:
             too few, or if Slurm does not show its nodes.
         """
         values = {key: str(value or "") for key, value in directives}
-        place = (values.get("partition", ""), values.get("nodelist", ""))
-        if place not in self._listings:
-            self._listings[place] = self._listed(*place)
-        return choose_awaited(self._listings[place], values)
+        nodelist = values.get("nodelist", "")
+        if nodelist not in self._listings:
+            self._listings[nodelist] = self._listed(nodelist)
+        listed = _in_partitions(self._listings[nodelist], values.get("partition", ""))
+        return choose_awaited(listed, values)
 
-    def _listed(self, partition: str, nodelist: str) -> list[ListedNode]:
-        command = ["sinfo", "--Node", "--noheader", f"--format={SEPARATOR.join(_FIELDS)}"]
-        if partition:
-            command.append(f"--partition={partition}")
+    def _listed(self, nodelist: str) -> list[ListedNode]:
+        # --all: a job may wait in a hidden partition
+        command = ["sinfo", "--all", "--Node", "--noheader"]
+        command.append(f"--format={SEPARATOR.join(_FIELDS)}")
         if nodelist:
             command.append(f"--nodes={nodelist}")
         answer = self._site.run(command)
-        listed = parse_listed(answer.stdout if answer.ok else "")
-        if not partition:
-            listed = [node for node in listed if node.partition.endswith("*")]
-        # a job may name several partitions
-        return list({node.name: node for node in listed}.values())
+        return parse_listed(answer.stdout if answer.ok else "")
+
+
+def _in_partitions(listed: Sequence[ListedNode], partitions: str) -> list[ListedNode]:
+    """Return each node of a job's partitions once; without a name they are the default one."""
+    names = partitions.split(",")
+    of_job = {}
+    for node in listed:
+        is_default = node.partition.endswith("*")
+        if node.partition.rstrip("*") in names or (is_default and not partitions):
+            of_job[node.name] = node
+    return list(of_job.values())
 
 
 def choose_awaited(

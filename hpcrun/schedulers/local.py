@@ -29,7 +29,7 @@ from hpcrun.job import job_states
 from hpcrun.job.job_states import JobInfo
 from hpcrun.job.run_paths import JobFolder, RunFolder
 from hpcrun.job.text.units import index_ranges
-from hpcrun.machine.clean_environment import clean_env
+from hpcrun.machine.clean_environment import clean_env, env_of_caller, is_inside_job
 from hpcrun.machine.process import leave_running
 from hpcrun.schedulers import supervisor
 from hpcrun.schedulers.protocol import JobRef, Scheduler, Submission, SubmittedJob, Verb
@@ -69,7 +69,11 @@ class LocalScheduler(Scheduler):
             SchedulerError: the job cannot be started, or its supervisor does not start in time.
         """
         log = RunFolder(submission.folder).supervisor_log
-        env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
+        if submission.called_in and not is_inside_job(submission.env):
+            env = env_of_caller(submission.env)
+        else:
+            env = clean_env(submission.env)
+        env["HPCRUN_RUN_DIR"] = str(submission.folder)
         # by path, not by module name: hpcrun may not be on the job's PYTHONPATH
         argv = [sys.executable, supervisor.__file__, str(submission.folder)]
         argv += [str(submission.walltime_s or 0), str(submission.warn_s or 0)]

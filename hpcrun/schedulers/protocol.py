@@ -30,6 +30,9 @@ class Submission:
     # the elements of a sweep, empty for an ordinary job; each has its own log
     elements: tuple[int, ...] = ()
     max_parallel: int | None = None  # how many of them may run at once; as above
+    # the folder where a person's own batch script is submitted: its environment is passed on as it
+    # is; None for other jobs
+    called_in: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

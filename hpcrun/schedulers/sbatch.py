@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, suppress
+from collections.abc import Mapping
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 
 import submitit
@@ -23,24 +24,16 @@ from hpcrun.machine.process import command_text
 from hpcrun.schedulers.protocol import Submission, SubmittedJob
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
 
-# submitit drops sbatch's other messages, such as a site's remarks: a file keeps them
-_KEEP_STDERR = 'exec 2>"$0"; '
-# for SLURM_SUBMIT_DIR, the folder where sbatch was called: the caller of resubmit may be in another
-# folder
-_GO_THERE = 'cd -P -- "$1" && shift || exit 1; '
-# Takes over the claim to submit, or submits nothing: see submit_claim.py. This shell becomes sbatch
-# with the same process id.
-_TAKE_CLAIM = (
-    'mv "$1" "$2" || { echo "this run was abandoned before submission"; exit 1; } >&2; shift 2; '
-)
+_CALL = str(Path(__file__).with_name("call_sbatch.py"))
 
 
 class ScriptExecutor(submitit.SlurmExecutor):
     """A SlurmExecutor that submits a finished script instead of making one around a pickle."""
 
-    def __init__(self, submission: Submission) -> None:
+    def __init__(self, submission: Submission, env: Mapping[str, str]) -> None:
         super().__init__(folder=submission.folder)
         self._submission = submission
+        self._env = dict(env)
         self.sbatch_called = False
 
     def submit_script(self) -> str:
@@ -51,18 +44,20 @@ class ScriptExecutor(submitit.SlurmExecutor):
         """
         script = self._submission.folder / f"{SUBMISSION_FILE}{uuid.uuid4().hex}.sh"
         script.write_text(_script(self._submission), "utf-8")
-        answer = CommandFunction(self._make_submission_command(script), verbose=False)()
+        command = self._make_submission_command(script)
+        answer = CommandFunction(command, verbose=False, env=self._env)()
         return self._get_job_id_from_submission_command(answer)
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         folder = RunFolder(self._submission.folder)
         self.sbatch_called = True
         return [
-            "sh",
-            "-c",
-            f'{_KEEP_STDERR}{_GO_THERE}{_TAKE_CLAIM}exec "$@"',
+            sys.executable,
+            "-ISB",
+            _CALL,
             str(folder.sbatch_stderr),
-            str(self._submission.workdir),
+            # for SLURM_SUBMIT_DIR: the caller of resubmit may be in another folder
+            str(self._submission.called_in or self._submission.workdir),
             str(folder.submit_claim()),
             str(folder.submit_claim("called")),
             *_sbatch(self._submission),
@@ -91,11 +86,10 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
         SchedulerError: sbatch refused the script, or the script cannot be written.
     """  # noqa: DOC501
     folder = RunFolder(submission.folder)
-    executor = ScriptExecutor(submission)
+    executor = ScriptExecutor(submission, env)
     try:
         with (
             timed(command_text(_sbatch(submission))) as how,
-            _environment(env),
             redirect_stderr(io.StringIO()),
         ):
             job_id = executor.submit_script()
@@ -184,16 +178,3 @@ def _read(path: Path) -> str:
         return read_text(path).strip()
     except OSError:
         return ""
-
-
-@contextmanager
-def _environment(env: Mapping[str, str]) -> Iterator[None]:
-    """Run with exactly this environment: submitit passes its own to sbatch and accepts no other."""
-    saved = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(env)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(saved)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.job_states import PENDING, JobInfo, is_terminal
-from hpcrun.machine.clean_environment import env_for_slurm
+from hpcrun.machine.clean_environment import env_for_slurm, env_of_caller, is_inside_job
 from hpcrun.machine.process import NO_RESPONSE, Completed, SlurmSite
 from hpcrun.schedulers import slurm_text
 from hpcrun.schedulers.protocol import (
@@ -88,7 +88,11 @@ class SlurmScheduler(Scheduler):
         # submitit is slow to import: only here
         from hpcrun.schedulers.sbatch import submit_with_submitit
 
-        env = {**env_for_slurm(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
+        if submission.called_in and not is_inside_job(submission.env):
+            env = env_of_caller(submission.env)
+        else:
+            env = env_for_slurm(submission.env)
+        env["HPCRUN_RUN_DIR"] = str(submission.folder)
         return submit_with_submitit(submission, env)
 
     def may_requeue(self, job_id: str) -> bool | None:

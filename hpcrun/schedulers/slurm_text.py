@@ -16,6 +16,7 @@ from pathlib import Path
 from hpcrun.job.job_states import PENDING, JobInfo, base_state
 from hpcrun.job.request.parameters import parse_indices
 from hpcrun.job.run_paths import SUBMISSION_FILE, JobFolder
+from hpcrun.job.text.spelling import spell_row
 from hpcrun.job.text.units import slurm_seconds
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef
 
@@ -54,6 +55,13 @@ Invalid account or account/partition | \
 unrecognized option '--segment | \
   segments need Slurm 23.11 and a block topology: leave out --segment, \
   or --no-sbatch segment for the profile's
+unrecognized option '--container-type | \
+  only Slurm 26.05 has container-type; Slurm 26.11 calls it runtime
+unrecognized option '--runtime | runtime needs Slurm 26.11; Slurm 26.05 calls it container-type
+unrecognized option '--(consolidate-segments|resources|spread-segments) | this needs Slurm 25.11
+unrecognized option '--mem-update | mem-update needs Slurm 26.05
+is not a valid node count | \
+  write --nodes N or MIN-MAX; lists such as 2,4,8 need Slurm 23.11
 option '--requeue' doesn't allow an argument | \
   expedited requeue needs Slurm 25.11: remove requeue.expedite from the profile
 Requested operation not supported on this system | \
@@ -231,7 +239,7 @@ def refusal_hint(stderr: str) -> str | None:
     for row in _REFUSALS.strip().splitlines():
         pattern, hint = row.split(" | ", 1)
         if re.search(pattern, stderr):
-            return " ".join(hint.split())
+            return spell_row(" ".join(hint.split()))
     return None
 
 

@@ -15,16 +15,19 @@ from hpcrun.actions.hooks import about_run, hooks_of
 from hpcrun.actions.runs.hardware_use import run_use, use_advice, use_rows
 from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.actions.status.status_details import Insight, last_line, last_metrics, time_advice
+from hpcrun.files.foreign_folder import is_foreign
 from hpcrun.job.job_states import COMPLETED, PENDING, explain_reason
 from hpcrun.job.run_paths import RunFolder
-from hpcrun.runs.attempt import last_attempt, load_imports
+from hpcrun.runs.attempt import alone_note, alone_ranks, last_attempt, load_imports
 from hpcrun.runs.elements import all_elements
+from hpcrun.runs.job_versions import versions_of
 from hpcrun.runs.record import Run, pairs_of
 from hpcrun.runs.role_states import role_states
 from hpcrun.runs.use_samples import UseSummary, idle_unknown, idle_warning
 from hpcrun.schedulers.away_nodes import nodes_words
 from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit, Usage, Waiting
 from hpcrun.views.gpu_table import gpu_json, gpu_use
+from hpcrun.views.status_table import command_text
 from hpcrun.views.text import (
     clock_text,
     code_text,
@@ -32,8 +35,11 @@ from hpcrun.views.text import (
     harmless,
     labelled,
     memory_text,
+    nodes_text,
     one_line,
+    ranks_text,
     start_text,
+    versions_text,
     without_colours,
 )
 
@@ -72,25 +78,44 @@ def _detail_rows(item: RunStatus) -> Rows:
     run = item.run
     attempt = last_attempt(item.folder, item.element or 0)
     rows = [("folder", str(item.folder))]
+    command = command_text(item)
+    if command:
+        rows.insert(0, ("command", command))
+    if run.note:
+        rows.insert(0, ("note", run.note))
     if attempt and not item.elements:
         logs = attempt.folder.path.relative_to(item.folder)
         rows.append(("logs", f"{logs}/rank-N.out and rank-N.err"))
     rows += [(f"after {wait['condition']}", wait["run_id"]) for wait in run.after]
     if run.resubmitted_from:
         rows.append(("again", f"of {run.resubmitted_from}"))
-    if run.checkpoints_of:
+    if run.checkpoints_of and not is_foreign(item.folder):
         checkpoints = RunFolder(item.folder).element(0).checkpoints
         rows.append(("checkpoints", os.path.realpath(checkpoints)))
     if run.code:
         rows.append(("code", code_text(run.code)))
     if run.code_of:
         rows.append(("code", f"the snapshot of {run.code_of}"))
+    versions = _versions(item)
+    if versions:
+        rows.append(("versions", versions_text(versions)))
     if attempt:
         rows += hooks_of("trackers").run_rows(item)
         rows += _code_rows(load_imports(attempt.folder))
     if run.plan.get("notify"):
         rows += hooks_of("notify").run_rows(item)
     return rows
+
+
+def _versions(item: RunStatus) -> dict[str, str]:
+    """Return the versions of the newest attempt; of a sweep none, since each element has its own.
+
+    Versions that are not known are left out.
+    """
+    attempt = last_attempt(item.folder, item.element or 0)
+    if attempt is None or item.elements:
+        return {}
+    return versions_of(attempt.folder)
 
 
 def _code_rows(record: Mapping[str, Any]) -> Rows:
@@ -152,11 +177,13 @@ def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
 def _size_text(run: Run) -> str:
     """Return the nodes, GPUs and ranks of a run, and what starts the ranks."""
     shape = _table(run.plan.get("shape"))
-    text = count(run.nodes, "node")
+    text = nodes_text(run)
     if run.gpus_on_node:
         kind = f"{shape['gpu_type']} GPU" if shape.get("gpu_type") else "GPU"
         text += f" × {count(run.gpus_on_node, kind)}"
-    text += f", {count(run.world_size, 'rank')}"
+    if not run.world_size:
+        return f"{text}; the script's launch decides the ranks"
+    text += f", {ranks_text(run)}"
     if shape.get("launcher"):
         text += f" by {shape['launcher']}"
     return text
@@ -213,7 +240,7 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     if not status.final:
         return rows + _running_rows(item, insight)
     usage = insight.usage.get((run.run_id, run.job_id or ""))
-    return rows + idle_limit_rows(item) + _usage_rows(usage, _use(item), item)
+    return rows + no_effect_rows(item) + _usage_rows(usage, _use(item), item)
 
 
 def verbose_lines(item: RunStatus, insight: Insight, width: int, now_s: float) -> list[str]:
@@ -235,6 +262,7 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
         "gpus": [],
         "use": None,
         "messages": [],
+        "versions": _versions(item),
     }
     if job_id in insight.waiting:
         document["waiting"] = asdict(insight.waiting[job_id])
@@ -309,7 +337,7 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     if item.elements:
         return rows
     rows += _idle_rows(item)
-    rows += idle_limit_rows(item)
+    rows += no_effect_rows(item)
     use = _use(item)
     if use:
         for label, text in use_rows(use):
@@ -344,20 +372,26 @@ def _metrics_text(metrics: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={_value(value)}" for name, value in metrics.items() if name != "time")
 
 
-def idle_limit_rows(item: RunStatus) -> Rows:
-    """Return a row that says that ``--cancel-idle`` has no effect.
+def no_effect_rows(item: RunStatus) -> Rows:
+    """Return the rows of what has no effect.
 
-    There is a row if a node does not report the use of its GPUs.
+    ``--cancel-idle`` has none if a node does not report the use of its GPUs; further ranks have
+    none while each of them works alone.
     """
     if item.elements:
         return []
     attempt = last_attempt(item.folder, item.element or 0)
     if attempt is None:
         return []
+    rows: Rows = []
     node = idle_unknown(attempt.folder)
-    if not node:
-        return []
-    return [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")]
+    if node:
+        no_use = f"no effect: no use of the GPUs is known from nvidia-smi on {node}"
+        rows.append(("idle limit", no_use))
+    alone = 0 if item.status.final else alone_ranks(attempt.folder)
+    if alone:
+        rows.append(("note", alone_note(alone)))
+    return rows
 
 
 def last_words(item: RunStatus) -> str:

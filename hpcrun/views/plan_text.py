@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.job.batch.sbatch_input import Sizes, read_sizes
 from hpcrun.job.plan.job_plan import Plan, Snapshot
 from hpcrun.job.plan.plan_notes import threads_of
 from hpcrun.job.plan.role_ranks import Role
@@ -20,6 +21,7 @@ from hpcrun.job.resources.container import Container
 from hpcrun.job.resources.cpus_memory_time import Requeue
 from hpcrun.job.resources.shape import option_words
 from hpcrun.job.text.quoting import assignments, bash_line
+from hpcrun.job.text.units import format_span
 from hpcrun.views.text import (
     bytes_text,
     code_text,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:  # a dry run would import all that submits
     from hpcrun.actions.jobs.new_run import Lineage
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submission import SubmitResult
+    from hpcrun.job.batch.batch_script import BatchScript
     from hpcrun.runs.record import Run
 
 _LABEL_LEAST = len("submitted")
@@ -57,7 +60,10 @@ def prepared_lines(
     """
     names = prepared.own_variables()
     env = assignments(variable for variable in prepared.plan.env if variable[0] in names)
-    return plan_lines(prepared.plan, more, {"env": env, **instead})
+    rows = {"env": env}
+    if prepared.request.wrap is not None:
+        rows["command"] = prepared.request.wrap
+    return plan_lines(prepared.plan, more, {**rows, **instead})
 
 
 def plan_lines(
@@ -74,6 +80,7 @@ def plan_lines(
     """
     rows = [
         (plan.name, _shape(plan)),
+        ("nodes", _node_choice(plan)),
         ("sweep", sweep_text(plan.sweep, plan.scheduler) if plan.sweep else ""),
         ("command", _command(plan)),
         *((role.name, _role(role)) for role in plan.roles),
@@ -88,7 +95,7 @@ def plan_lines(
         ("stage", _stage(plan)),
         ("stop", _stop(plan.requeue)),
         ("idle", _idle(plan)),
-        ("srun", " ".join(option_words(plan.srun))),
+        ("srun", _srun(plan)),
         ("torchrun", " ".join(option_words(plan.torchrun))),
         ("preflight", _PREFLIGHT if plan.preflight == "first" else ""),
         ("modules", " ".join(plan.modules)),
@@ -163,21 +170,62 @@ def _role(role: Role) -> str:
 def _shape(plan: Plan) -> str:
     """Return the nodes and GPUs of the job, and how its programs are started."""
     shape = plan.shape
+    if plan.batch:
+        directives = dict(plan.directives)
+        sizes = plan.batch.sizes if plan.scheduler == "local" else read_sizes(directives)
+        return script_size_text(plan.batch, sizes)
     size = f"{_nodes(plan)} × {_gpus(plan)}"
     if plan.roles:
-        return f"{size}, {count(shape.world_size, 'rank')} in {count(len(plan.roles), 'role')}"
+        return f"{size}, {plan.ranks_text} in {count(len(plan.roles), 'role')}"
     if shape.launcher == "command":
         return f"{size}, the command once per node"
     if shape.launcher == "ray":
         return f"{size}, the program on the head node of a Ray cluster"
-    return f"{size}, {count(shape.world_size, 'rank')} by {shape.launcher}"
+    return f"{size}, {plan.ranks_text} by {shape.launcher}"
+
+
+def script_size_text(script: BatchScript, sizes: Sizes) -> str:
+    """Return what is known of the size of a batch script's job, and what the script decides."""
+    gpus = count(sizes.gpus, f"{sizes.gpu_type} GPU" if sizes.gpu_type else "GPU")
+    if sizes.nodes_open:
+        size = f"enough nodes for {gpus if sizes.gpus else count(sizes.tasks, 'task')}"
+    else:
+        size = f"{sizes.node_choice} nodes" if sizes.node_choice else count(sizes.nodes, "node")
+        if sizes.gpus:
+            size += f" × {gpus}"
+    launcher, per_node = script.ranks(sizes)
+    if not script.launches:
+        return f"{size}; the script starts its programs itself"
+    if launcher == "python":
+        return f"{size}, one process started by the script"
+    if not per_node:
+        return f"{size}; its launch decides the ranks"
+    ranks = sizes.nodes * per_node
+    most = "at most " if sizes.node_choice else ""
+    if any(line.starts_ranks for line in script.launches):
+        return f"{size}, {most}{count(ranks, 'task')} by srun, each of which decides its ranks"
+    return f"{size}, {most}{count(ranks, 'rank')} by {launcher}"
 
 
 def _nodes(plan: Plan) -> str:
-    nodes = count(plan.shape.nodes, "node")
+    nodes = plan.shape.nodes_text
     if plan.scheduler == "local" and plan.shape.nodes > 1:
         return f"{nodes} (all this machine)"
     return nodes
+
+
+def _node_choice(plan: Plan) -> str:
+    """Return what the fewest and the most nodes mean if Slurm chooses, else the empty text."""
+    shape = plan.shape
+    if not shape.node_choice:
+        return ""
+    sizes = []
+    for nodes in (shape.fewest_nodes, shape.nodes):
+        size = count(nodes, "node")
+        if shape.gpus_per_node and not plan.directive("gpus"):
+            size += f" with {count(nodes * shape.gpus_per_node, 'GPU')}"
+        sizes.append(size)
+    return f"Slurm chooses when the job starts: {' to '.join(sizes)}"
 
 
 def _gpus(plan: Plan) -> str:
@@ -203,7 +251,9 @@ def _cpus(plan: Plan) -> str:
 
 def _time(plan: Plan) -> str:
     if plan.walltime_s:
-        return time_text(plan.walltime_s)
+        text = time_text(plan.walltime_s)
+        # 30 may have been meant as hours
+        return text if plan.walltime_s >= 3600 else f"{text} ({format_span(plan.walltime_s)})"
     if plan.scheduler == "local":
         return "no limit"
     return "the partition's default"
@@ -238,6 +288,11 @@ def _code(snapshot: Snapshot | None) -> str:
     if snapshot.folder != ".":
         text += f", starting in {snapshot.folder}"
     return text
+
+
+def _srun(plan: Plan) -> str:
+    words = " ".join(plan.srun_words)
+    return f"{words}, besides the options in the launch" if plan.batch and words else words
 
 
 def _idle(plan: Plan) -> str:
@@ -283,7 +338,7 @@ def sweep_text(sweep: Sweep, scheduler: str) -> str:
         for name, value in sweep.elements[index]:
             values.setdefault(name, set()).add(value)
     names = ", ".join(f"{name} {count(len(values[name]), 'value')}" for name in values)
-    text = f"{count(len(sweep.chosen), 'element')} ({names})"
+    text = f"{count(len(sweep.chosen), 'element')} ({names or f'--array={sweep.array}'})"
     if sweep.pack and scheduler == "slurm":
         text += f", {count(sweep.tasks, 'task')} of {sweep.pack}"
     if sweep.max_parallel:
@@ -312,7 +367,7 @@ def submitted_lines(result: SubmitResult) -> list[str]:
         status += f" | hpcrun sweep {run.job_id}"
         logs += f"/{parse_indices(sweep['indices'])[0]}"
     lines = [f"submitted  job {run.job_id}, run {run.run_id}", *_remark_lines(result)]
-    if run.code:
+    if run.code and run.has_copied_code:
         lines.append(one_line(f"code       {code_text(run.code)}"))
     lines.append(one_line(f"folder     {result.folder}"))
     lines.append(f"look       {status} | {logs} | hpcrun cancel {run.job_id}")
@@ -381,9 +436,14 @@ def joined_json(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:
-    return {
+    document = {
         **asdict(plan),
         "command_line": "" if plan.preflight == "only" else command_line(plan),
         "world_size": plan.shape.world_size,
         "cpus_per_rank": plan.cpus_per_rank,
     }
+    if plan.batch:  # what only the script decides is unknown, and not 0
+        shape = document["shape"]
+        document["world_size"] = document["world_size"] or None
+        document["shape"] = {name: value or None for name, value in shape.items()}
+    return document

@@ -28,7 +28,16 @@ from hpcrun.job.job_states import (
     SUBMITTING,
     explain_reason,
 )
-from hpcrun.job.text.units import format_age, format_span
+from hpcrun.job.text.arguments import (
+    LONGEST,
+    arguments_apart,
+    arguments_of,
+    command_of,
+    short_arguments,
+)
+from hpcrun.job.text.hide_secrets import HIDER
+from hpcrun.job.text.units import cut_at_word, format_age, format_span
+from hpcrun.runs.elements import request_of
 from hpcrun.runs.record import LastStatus, Run, known_fields
 from hpcrun.runs.role_states import role_states
 from hpcrun.views.text import (
@@ -75,6 +84,8 @@ FIELDS = (
     "stale",
     "folder",
     "total_elapsed_s",
+    "note",
+    "command",
 )
 """Fields of the JSON with a single value, and the columns of --csv.
 
@@ -93,7 +104,7 @@ COLOURS = {
 }
 _HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
-_FOLDED = ("why", "reason", "folder", "hosts")
+_FOLDED = ("why", "reason", "folder", "hosts", "command")
 _NAME_LEAST = 8
 _WHY_LEAST = 18
 _WHY_ROOMY = 28
@@ -207,8 +218,46 @@ def lost_line(number: int) -> str:
 
 def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) -> str:
     """Return the statuses as CSV: the JSON's plain fields, or the columns that were named."""
-    rows = [{**_cells(item, now_s, TABLE), **_run_json(item)} for item in result.runs]
+    rows = []
+    for item in result.runs:
+        row = {**_cells(item, now_s, TABLE), **_run_json(item)}
+        rows.append({**row, "command": HIDER.hide(row["command"])})
     return rows_csv(rows, columns or FIELDS)
+
+
+def with_arguments(result: StatusResult, *, alone: bool) -> StatusResult:
+    """Return the runs with the arguments that set them apart from others of the same program.
+
+    Args:
+        result: the statuses of runs.
+        alone: a run without others has all of its arguments.
+    """
+    if alone and len(result.runs) == 1:
+        arguments = arguments_of(result.runs[0].run.request)
+        texts = [short_arguments(arguments, list(arguments), len(arguments))]
+    else:
+        texts = arguments_apart([item.run.request for item in result.runs])
+    runs = [with_about(item, text) for item, text in zip(result.runs, texts, strict=True)]
+    return replace(result, runs=tuple(runs))
+
+
+def with_about(item: RunStatus, arguments: str) -> RunStatus:
+    """Return a run with its arguments, unless its parameters or its program say what it is."""
+    if not arguments or item.about or about_run(item)[0]:
+        return item
+    return replace(item, about=arguments)
+
+
+def command_text(item: RunStatus) -> str:
+    """Return the command of a run, or of its only named element, for a person."""
+    return cut_at_word(one_line(HIDER.hide(_command(item))), LONGEST)
+
+
+def _command(item: RunStatus) -> str:
+    element = item.element
+    if len(item.elements) == 1:
+        element = item.elements[0].index
+    return command_of(request_of(item.run, element))
 
 
 def only_elements(result: StatusResult, chosen: Mapping[str, set[int] | None]) -> StatusResult:
@@ -266,6 +315,8 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
         for name in others:
             value = document[name]
             cells[name] = "-" if value is None else str(value)
+        if "command" in others:
+            cells["command"] = command_text(item)
     return {name: one_line(cells[name]) for name in names}
 
 
@@ -279,6 +330,7 @@ def why_text(item: RunStatus, now_s: float) -> str:
     cause = _exception_first(status.cause or "")
     waits = wait_text(item)
     parts = [
+        note_text(item),
         item.about or about_run(item)[0],
         _sweep_cause(item, cause),
         _attempt_text(item),
@@ -293,6 +345,11 @@ def why_text(item: RunStatus, now_s: float) -> str:
     if item.stale:
         parts.append(_age_text(item, now_s))
     return ", ".join(part for part in parts if part)
+
+
+def note_text(item: RunStatus) -> str:
+    """Return the note of a run; empty without one, and for an element, as the note is the run's."""
+    return "" if item.element is not None else item.run.note or ""
 
 
 def _sweep_cause(item: RunStatus, cause: str) -> str:
@@ -484,14 +541,23 @@ def status_json(
     return document
 
 
+def _unknown_sizes(run: Run) -> dict[str, None]:
+    """Return the sizes that only a batch script decides: unknown is not 0."""
+    if not run.plan.get("batch"):
+        return {}
+    return {name: None for name in ("gpus_per_node", "world_size") if not getattr(run, name)}
+
+
 def _run_json(item: RunStatus) -> dict[str, Any]:
     of_run = (
         "run_id name scheduler cluster host created_s job_id profile nodes gpus_per_node "
-        "world_size walltime_s"
+        "world_size walltime_s note"
     )
     document = {
         **fields_of(item.run, of_run),
+        **_unknown_sizes(item.run),
         "folder": str(item.folder),
+        "command": _command(item),
         **fields_of(item, "stale lost"),
         "silent_s": None if item.silent_s is None else int(item.silent_s),
         **known_fields(item.status),

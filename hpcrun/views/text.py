@@ -154,8 +154,19 @@ def memory_text(megabytes: int | None) -> str:
 def short_size(run: Run) -> str:
     """Return nodes × GPUs per node, ``2×4``; ``2 nodes`` of a run without GPUs."""
     if run.gpus_on_node:
-        return f"{run.nodes}×{run.gpus_on_node}"
-    return count(run.nodes, "node")
+        return f"{run.node_choice or run.nodes}×{run.gpus_on_node}"
+    return nodes_text(run)
+
+
+def nodes_text(run: Run) -> str:
+    """Return the nodes of a run: ``2 nodes``, or ``2-4 nodes`` until Slurm has chosen."""
+    return f"{run.node_choice} nodes" if run.node_choice else count(run.nodes, "node")
+
+
+def ranks_text(run: Run) -> str:
+    """Return the ranks of a run, at most so many until Slurm has chosen the nodes."""
+    text = count(run.world_size, "rank")
+    return f"at most {text}" if run.node_choice else text
 
 
 def bytes_text(number: int) -> str:
@@ -172,14 +183,25 @@ def bytes_text(number: int) -> str:
 
 def size_text(run: Run) -> str:
     """Return the nodes of a run, and the GPUs of each: ``2 nodes × 4 GPUs``."""
-    text = count(run.nodes, "node")
+    text = nodes_text(run)
     if run.gpus_on_node:
         text += f" × {count(run.gpus_on_node, 'GPU')}"
     return text
 
 
+def size_and_ranks(run: Run) -> str:
+    """Return the size of a run with its ranks, if their number is known."""
+    ranks = f", {ranks_text(run)}" if run.world_size else ""
+    return size_text(run) + ranks
+
+
 def code_text(code: dict[str, Any]) -> str:
-    """Return the copied code in words: its size, its source, its commit."""
+    """Return the code in words: the size of its copy, its source, its commit."""
+    if not code.get("copied", True):
+        text = f"commit {(code['commit'] or '')[:12]} of {code['root']}"
+        if code.get("changed") is None:
+            return f"{text}, its changes are not known"
+        return f"{text} and {code['changes']}" if code["changes"] else text
     text = f"{count(code['files'], 'file')}, {format_size(code['bytes'])} of {code['root']}"
     if code["commit"]:
         text += f", commit {code['commit'][:12]}"
@@ -188,6 +210,11 @@ def code_text(code: dict[str, Any]) -> str:
     if code.get("left_out"):
         text += f", without {listed(code['left_out'], MOST_NAMED)}"
     return text
+
+
+def versions_text(versions: Mapping[str, str]) -> str:
+    """Return ``torch 2.9.1, cuda 12.8``."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def labelled(

@@ -12,7 +12,7 @@ import pytest
 
 from hpcrun import __version__
 from hpcrun.job.batch.batch_script import read_batch_script
-from hpcrun.job.plan.batch_plan import plan_script, with_array
+from hpcrun.job.plan.batch_plan import plan_script
 from hpcrun.job.plan.job_plan import (
     PythonEnvironment,
     Snapshot,
@@ -85,7 +85,7 @@ def render(
         plan = replace(plan, added=flight_recorder_env(dict(plan.env)))
     else:
         read = read_batch_script(request.script, batch, request.args)
-        plan = plan_script(with_array(request, read), profile, read, python=python)
+        plan = plan_script(request, profile, read, python=python)
     text = render_script(
         replace(plan, snapshot=snapshot, stage=stage), load_templates([shipped_folder("templates")])
     )
@@ -127,6 +127,12 @@ RATES: dict[str, Any] = {
 CASES = {
     "torchrun-1-node": case(args=["--lr", "1e-3"], gpus="4"),
     "torchrun-2-nodes": case(**TWO, walltime_s="36h"),
+    "torchrun-2-to-4-nodes": case(
+        nodes="2-4", gpus_per_node="4", restarts=1, spares=1, launcher="torchrun"
+    ),
+    "command-1-or-2-nodes": case(
+        "accelerate", launcher="command", nodes="1,2", gpus_per_node="4", preflight=True
+    ),
     "srun-2-nodes": case("lit.py", python=CONDA, gpus="8", nodes=2, launcher="srun"),
     "python-2-nodes": case("recbole.run", module=True, **TWO, launcher="python"),
     "command-2-nodes": case(
@@ -241,6 +247,15 @@ CASES = {
         walltime_s="1h",
         requeue=2,
     ),
+    "batch-nodes-srun": case(
+        "old.sbatch",
+        python=replace(VENV, prefix=None),
+        batch="#!/bin/bash\n#SBATCH -N 1 --ntasks-per-node=2 --gres=gpu:4\nsrun -l python x.py\n",
+        nodes="2-4",
+        ntasks_per_node=4,
+        srun=["mpi=pmi2", "label"],
+        walltime_s="30",
+    ),
     "stage": case(
         stage=(("-name", "/data/a b", None), ("c's", "/c's", 8)),
         **TWO,
@@ -263,12 +278,6 @@ CASES = {
     ),
     "local-python": case("prepare.py", LOCAL, BARE, gpus="0"),
 }
-
-
-@pytest.fixture
-def update_golden(request: pytest.FixtureRequest) -> bool:
-    """Whether golden files are to be written rather than compared."""
-    return bool(request.config.getoption("--update-golden"))
 
 
 def golden(name: str) -> Path:

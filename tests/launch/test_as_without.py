@@ -5,6 +5,7 @@ status.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import wait_for
-from tests.launch.jobs import HOW, job, python
+from tests.launch.jobs import HOW, job, python, send
 
 MANAGED = ("--warn", "60", "--requeue", "1")
 
@@ -120,6 +121,19 @@ def test_a_handler_runs_once_however_slurm_signals(
         getattr(running, how)(getattr(signal, name))
         running.end()
         assert [running.out(rank).split() for rank in (0, 1)] == [["up", "told"]] * 2
+
+
+def test_a_signal_to_every_process_of_a_script_reaches_its_program_once(tmp_path: Path) -> None:
+    words = shlex.join([*python(tmp_path, COUNTS), "SIGUSR1", "0", "go on"])
+    script = tmp_path / "script"
+    script.write_text(f'#!/bin/bash\ntrap : USR1\n"$HPCRUN_LAUNCH" :: {words}\n')
+    command = ["/bin/bash", str(script)]
+    with job(tmp_path, command, chain=(), options=("--script",)) as running:
+        running.until("up")
+        for pid in running.processes():
+            send(pid, signal.SIGUSR1)
+        running.end()
+        assert running.out().split() == ["up", "told"]
 
 
 def test_a_node_passes_on_a_signal_after_one_to_every_process(tmp_path: Path) -> None:

@@ -90,7 +90,10 @@ def test_a_program_that_slurm_ends_before_it_gets_to_the_wrapper_was_told(tmp_pa
     ) as running:
         running.until("ready")
         nodes = running.processes()[1:]
-        (program,) = [pid for pid in nodes if "/hpcrun/in_job/launch" not in command(pid)]
+        live = [
+            pid for pid in nodes if command(pid)
+        ]  # what has recorded the versions is reaped later
+        (program,) = [pid for pid in live if "/hpcrun/in_job/launch" not in command(pid)]
         send(program, signal.SIGTERM)
         time.sleep(0.15)
         for pid in nodes:

@@ -58,7 +58,10 @@ def script(path: Path, text: str) -> Path:
 
 
 def is_program(pid: int) -> bool:
-    return b"HPCRUN_RANK=" in Path(f"/proc/{pid}/environ").read_bytes()
+    try:
+        return b"HPCRUN_RANK=" in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return False
 
 
 ENV = {"PATH": "/usr/bin:/bin"}

@@ -66,7 +66,7 @@ def test_a_terminal_gets_a_long_message_folded_between_words(hpcrun: Hpcrun) -> 
 def test_a_word_of_hundreds_of_digits_is_one_short_message(
     hpcrun: Hpcrun, subtests: pytest.Subtests
 ) -> None:
-    for option, digits in (("--nodes", 5000), ("--name", 400), ("--mem", 5000)):
+    for option, digits in (("--nodes", 5000), ("--mem", 5000)):
         with subtests.test(option=option):
             done = hpcrun("submit", "-P", "a100", "--dry-run", f"{option}={'9' * digits}", "true")
             assert done.returncode == 2
@@ -97,11 +97,11 @@ def test_a_result_that_cannot_be_printed_is_one_message(
 
 
 def test_all_unknown_options_of_a_line_are_named_at_once(hpcrun: Hpcrun) -> None:
-    done = hpcrun("submit", "--array=0-3", "--chdir", "/tmp", "--gpu", "4", "train.py")
+    done = hpcrun("submit", "--export=ALL", "--chdir", "/tmp", "--gpu", "4", "train.py")
     assert done.returncode == 2
     assert done.stderr == (
         "hpcrun: No such options:\n"
-        "  --array: use --sweep NAME=VALUE,VALUE or --sweep-file\n"
+        "  --export: use --env NAME=VALUE; other variables are exported\n"
         "  --chdir: use --workdir DIR\n"
         "  --gpu: did you mean --gpus?\n"
         "hint: `hpcrun submit --help` lists all options\n"
@@ -111,3 +111,14 @@ def test_all_unknown_options_of_a_line_are_named_at_once(hpcrun: Hpcrun) -> None
     one = hpcrun("submit", "--gpu", "4", "train.py").stderr
     hint = "hint: did you mean --gpus? `hpcrun submit --help` lists all options\n"
     assert one == f"hpcrun: No such option: --gpu\n{hint}"
+
+
+def test_a_stream_that_the_caller_has_closed_is_no_bug(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
+    command = shlex.join(hpcrun.argv("profile", "show", "local"))
+    for closed in (">&-", "2>&-", "<&-", ">&- 2>&- <&-"):
+        with subtests.test(closed=closed):
+            done = hpcrun.run("sh", "-c", f"{command} {closed}")
+            assert done.returncode == 0, done.stderr
+            assert not done.stderr

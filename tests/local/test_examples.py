@@ -54,6 +54,9 @@ def test_text_classification_learns(hpcrun: Hpcrun) -> None:
         "1",
         "--batch-size",
         "32",
+        "--static-graph",
+        "--accumulate",
+        "2",
     )
     example = str(EXAMPLES / "text_classification.py")
     where = ("-P", "local", "--gpus", "2", "--wait")

@@ -205,7 +205,7 @@ def test_a_log_that_cannot_be_read_is_one_message(
 
 
 def test_what_of_a_log_was_skipped_is_said_and_a_long_last_line_is_read(hpcrun: Hpcrun) -> None:
-    hpcrun.write("job.out", "some error here\n" * 60_000)
+    hpcrun.write("job.out", "an expected error\n" * 60_000)
     shown = hpcrun("explain", "--log", "job.out", check=True).stdout
     assert "not read: job.out: too long; only its beginning and end were searched" in shown
     numbers = ", ".join(["1.0"] * 30_000)

@@ -23,6 +23,8 @@ MEASURED = (
     "1e-3",
     "--epoch-time",
     "36m",
+    "--tokens-per-sample",
+    "1",
 )
 SEED = (*MEASURED, "--gpus", "1,2,4,8", "-P", "h100")
 
@@ -35,11 +37,9 @@ def test_the_first_line_is_the_answer_and_a_row_below_the_target_says_why(hpcrun
     )
     assert second.startswith("the global batch grows with the GPUs, 1024 on each: ask for 8 GPUs, ")
     flagged = [line.split()[0] for line in shown.splitlines() if line.endswith("  overhead")]
-    assert flagged == ["4", "8"]
-    assert (
-        "4 GPUs (per-GPU batch 256), 8 GPUs (per-GPU batch 128): most of the lost time is" in shown
-    )
-    assert "instead  hpcrun submit -P h100 --gpus 4 SCRIPT --batch-size 2048 --lr 0.001414" in shown
+    assert flagged == ["8"]
+    assert "8 GPUs (per-GPU batch 128): most of the lost time is" in shown
+    assert "instead  hpcrun submit -P h100 --gpus 8 SCRIPT --batch-size 2048 --lr 0.001414" in shown
     assert "measure  " not in shown
 
 
@@ -49,7 +49,13 @@ SLOWER = (
     "a100 -G 1,2,4"
 ).split()
 GUIDE = (
-    "scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
+    "scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 "
+    "-P h100 --also 2048=33m"
+).split()
+UNSUPPORTED = "scale plan --samples 1.2M --batch-size 1024 --epoch-time 36m -P h100 -G 1,2".split()
+ONE_NODE = (
+    "scale plan --samples 20.48M --batch-size 2048 --epoch-time 36m --also 2:2048=18.6m "
+    "-P h100 -G 1,8,16"
 ).split()
 ON_H100 = (*MEASURED, "-P", "h100")
 SPREAD = (*ON_H100, "--gpus", "1,8", "--mode", "fixed")
@@ -60,7 +66,7 @@ SPREAD = (*ON_H100, "--gpus", "1,8", "--mode", "fixed")
     [
         (
             SEED,
-            "If the global batch stays 1024: measure 2 GPUs first, forecast 1.50× (0.97 to 1.65×). "
+            "If the global batch stays 1024: measure 2 GPUs first, forecast 1.47× (0.96 to 1.62×). "
             "One",
         ),
         (SEED, "measure hpcrun scale run -P h100 --gpus 1,2 SCRIPT --batch-size 1024 and"),
@@ -96,6 +102,16 @@ SPREAD = (*ON_H100, "--gpus", "1,8", "--mode", "fixed")
         (GUIDE, "the last step of an epoch has only 896 samples"),
         ((*SPREAD, "--reference-gpus", "8"), "an epoch, if 512 samples fit in the GPU's memory"),
         (
+            UNSUPPORTED,
+            "If the global batch stays 1024: measure 2 GPUs first. One measured size decides "
+            "nothing.",
+        ),
+        (UNSUPPORTED, "for numbers, add --tokens-per-sample N, another batch as --also"),
+        (
+            (*ONE_NODE, "--mode", "scaled"),
+            "measure first: its 2 nodes are a guess, and of nine published trainings that left",
+        ),
+        (
             (*ON_H100, "--also", "2:1024=15m"),
             "a measured size has 120 % of the ideal speed: measure the smallest one",
         ),
@@ -111,6 +127,12 @@ def test_what_is_said_of_a_measurement(hpcrun: Hpcrun, args: Sequence[str], word
     assert words in shown
     if "--also" in args:  # what was measured is neither unknown nor too large
         assert "has no GPU model" not in shown
+
+
+def test_an_unknown_forecast_is_null_and_a_measured_size_is_not(hpcrun: Hpcrun) -> None:
+    measured, other = hpcrun.document(*UNSUPPORTED, "--mode", "fixed", check=True)["rows"]
+    assert measured["speedup"] == 1
+    assert (other["gpus"], other["speedup"], other["epoch_s"]) == (2, None, None)
 
 
 def test_json_and_csv_say_the_same(hpcrun: Hpcrun) -> None:

@@ -4,12 +4,15 @@ mark, and none may.
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from hpcrun.actions.jobs.git import diff_work_tree
 from tests.harness import Hpcrun
 from tests.unit.builders import write
 
@@ -184,6 +187,11 @@ def test_no_setting_of_a_repository_runs_a_program(
         cwd=hostile,
         check=True,
     )
+    plain = [word for word in JOB if word != "--snapshot"]
+    hpcrun(*plain, "--name", "plain", "train.py", cwd=hostile, check=True)
+    (run,) = hpcrun.runs.glob("2*-plain-*")
+    code = json.loads((run / "run.json").read_text())["code"]
+    assert (code["copied"], code["changed"]) == (False, 9)
     assert marks(programs) == set()
 
 
@@ -290,3 +298,16 @@ def test_the_environment_of_a_clone_is_run_by_a_job_alone(hpcrun: Hpcrun, progra
     assert marks(programs) == set()
     hpcrun(*job, "--wait", "train.py", cwd=clone, env=plain, check=True)
     assert marks(programs) == {"python"}
+
+
+def test_commits_are_compared_without_a_program_of_the_repository(
+    hostile: Path, programs: Path
+) -> None:
+    empty = git(hostile, "hash-object", "-t", "tree", "-w", "/dev/null")
+    before = git(hostile, "-c", "core.fsmonitor=false", "rev-parse", "HEAD")
+    after = git(hostile, "commit-tree", empty, "-p", before, "-m", "nothing is left")
+    for path in programs.glob("mark-*"):
+        path.unlink()
+    answer = diff_work_tree(hostile, before, after, "--", env=os.environ)
+    assert "\n--- a/textconv.txt\n+++ /dev/null\n" in answer.stdout
+    assert marks(programs) == set()

@@ -44,6 +44,9 @@ DAMAGES: dict[str, Callable[[Recorded], object]] = {
     "plan is text": lambda bad: replace_fields(bad.folder / "run.json", plan="x"),
     "after is a number": lambda bad: replace_fields(bad.folder / "run.json", after=5),
     "requeue is a list": lambda bad: replace_fields(bad.folder / "run.json", plan={"requeue": [1]}),
+    "script is a list": lambda bad: replace_fields(
+        bad.folder / "run.json", request={"script": ["x"]}
+    ),
     "log is a FIFO": lambda bad: fifo(bad.attempt() / "rank-0.out"),
     "log is endless": lambda bad: zero(bad.attempt() / "rank-0.err"),
     "batch log is endless": lambda bad: zero(bad.folder / "batch.log"),

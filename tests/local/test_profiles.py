@@ -221,7 +221,7 @@ def test_set_extends_a_list_of_the_profile_below_and_takes_text_as_it_was_typed(
         ("set a100 sbatch.output=/x", 3, "hpcrun sets --output itself"),
         ("set a100 partition", 2, "'partition' is not KEY=VALUE"),
         ("set a100 =x", 2, "is not KEY=VALUE"),
-        ("set a100 time.default=90", 2, "time.default=90 has no unit\nhint: write 90m for minutes"),
+        ("set a100 requeue.warn=90", 2, "requeue.warn=90 has no unit\nhint: write 90m for minutes"),
         ("set a100 time.max=30m", 3, "time: default 01:00:00 is longer than max 00:30:00"),
         ("set a10 partition=x", 3, "did you mean 'a100'?"),
         ("unset a100 partition", 3, "nothing to remove"),

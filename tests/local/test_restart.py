@@ -108,3 +108,9 @@ def test_restarts_are_used_up_and_spares_need_them(hpcrun: Hpcrun) -> None:
             "submit", "-P", profile, "--gpus", "0", *options, "--spares", "1", "--dry-run", "true"
         )
         assert (done.returncode, message in done.stderr) == (2, True)
+
+
+def test_a_failure_that_repeats_itself_is_not_retried(hpcrun: Hpcrun) -> None:
+    folder, status = run(hpcrun, "raise KeyError('x')", options=("--restarts", "5"))
+    assert (status["state"], starts(folder)) == ("FAILED", 2)
+    assert status["reason"].startswith("not retried: attempts 1 and 2 ended with the same KeyError")

@@ -25,11 +25,11 @@ _CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\d+\.\d+) (\w+)\((.*)")
 
 def traced(trace: Path, folder: Path) -> Iterator[tuple[int, float, str, str]]:
     """System calls on files below a folder, as strace -f -ttt -y noted them: process, time, name,
-    arguments.
+    arguments. Links of /proc, whose answer names an open file, ask no file system.
     """
     for line in trace.read_text(errors="replace").splitlines():
         match = _CALL.match(line)
-        if match and str(folder) in match[3]:
+        if match and str(folder) in match[3] and not match[3].startswith('"/proc/'):
             yield int(line.split()[0]), float(match[1]), match[2], match[3]
 
 

@@ -134,3 +134,57 @@ def test_runs_whose_end_nobody_knows_are_one_line_after_a_day(two_runs: Hpcrun) 
         "it may still be running"
         in hpcrun("clean", "--state", "unknown", "--yes", check=True).stderr
     )
+
+
+def test_a_note_is_written_shown_replaced_found_and_removed(two_runs: Hpcrun) -> None:
+    hpcrun = two_runs
+    assert ": #paper base" in hpcrun("note", "good", "#paper", "base", check=True).stdout
+    assert "#paper base" in hpcrun("status", check=True).stdout
+    assert "note" in hpcrun("status", "-v", "good", check=True).stdout
+    hpcrun("note", "bad", "#paper", check=True)
+    for words, names in (
+        ("paper", ["good", "bad"]),
+        ("paper !failed", ["good"]),
+        ("BASE", ["good"]),
+        ("never", []),
+    ):
+        runs = hpcrun.document("status", "--filter", words, check=True)["runs"]
+        assert [run["name"] for run in runs] == names
+    hpcrun("note", "good", "final", check=True)
+    assert hpcrun.document("status", "good", check=True)["runs"][0]["note"] == "final"
+    hpcrun("note", "good", "--remove", check=True)
+    assert hpcrun.document("status", "good", check=True)["runs"][0]["note"] is None
+    assert "no runs with these words" in hpcrun("status", "--filter", "final", check=True).stderr
+
+
+def test_a_note_that_cannot_be_kept(two_runs: Hpcrun, subtests: pytest.Subtests) -> None:
+    hpcrun = two_runs
+    new = record(hpcrun, "new")
+    replace_fields(new.folder / "run.json", job_id=None, host=os.uname().nodename)
+    secret = "ghp_" + "a1B2" * 9
+    job = ("submit", "-P", "local", "--gpus", "0")
+    for words, message in (
+        (("note", "good"), "no TEXT is given"),
+        (("note", "good", "x" * 201), "has 201 characters"),
+        (("note", "good", f"key {secret}"), "the note holds a secret"),
+        (("note", "good", "x", "--remove"), "cannot be combined"),
+        (("note", "new", "x"), "has not returned a job id"),
+        (("note", "none", "x"), "there is no run"),
+        ((*job, "--note", "two\nlines", "true"), "--note must be one line of text"),
+        ((*job, "--note", secret, "true"), "--note holds a secret"),
+    ):
+        with subtests.test(words=words):
+            wrong = hpcrun(*words)
+            assert wrong.returncode not in (0, 70)
+            assert message in wrong.stderr.replace("\n  ", " ")
+            assert secret not in wrong.stderr
+
+
+def test_a_job_is_submitted_with_a_note(hpcrun: Hpcrun) -> None:
+    job = (*PYTHON_JOB, "--gpus", "0", "--wait", "--note", "#first try", "--name", "noted")
+    hpcrun.write("train.py", "")
+    hpcrun(*job, "train.py", check=True)
+    assert "#first try" in hpcrun("status", "noted", check=True).stdout
+    hpcrun("resubmit", "noted", "--wait", check=True)  # a note is about one run
+    runs = hpcrun.document("status", "--all", check=True)["runs"]
+    assert [run["note"] for run in runs] == ["#first try", None]

@@ -4,6 +4,7 @@ behind.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,6 +58,24 @@ print(subprocess.run(command, env=stranger, capture_output=True).returncode)
 sys.exit(3)
 """
 
+LOST = """
+import os, ray
+
+ray.init()
+
+@ray.remote(num_cpus=1, num_gpus=2)
+class Actor:
+    def step(self, number):
+        if number == 3 and os.environ["HPCRUN_NODE"] != HEAD:
+            os.kill(os.getpid(), 9)
+        return number
+
+HEAD = os.environ["HPCRUN_NODE"]
+actors = [Actor.options(name=name).remote() for name in "ab"]
+for number in range(9):
+    print("step", ray.get([actor.step.remote(number) for actor in actors])[0], flush=True)
+"""
+
 
 def left(run: Path) -> list[str]:
     """Return the processes whose environment names a run."""
@@ -82,3 +101,12 @@ def test_two_jobs_on_the_same_two_nodes(person: Hpcrun) -> None:
     )
     assert [left(run) for run in (good, killed)] == [[], []]
     assert [*Path("/tmp").glob(f"hpcrun-node-{ends[0]['job_id']}.*")] == []
+
+
+def test_an_actor_that_was_killed_on_another_node_is_named(person: Hpcrun) -> None:
+    person.write("lost.py", LOST)
+    run = person.submit(*JOB, "lost.py", check=True)
+    assert person.ended(run.name, 300)["state"] == "FAILED"
+    said = person("explain", run.name, check=True).stdout.splitlines()[0]
+    lost = r"the process [ab] \(pid \d+ on a100-2\) ended; rank 0 on a100-1 failed first: ActorDied"
+    assert re.match(lost, said), said

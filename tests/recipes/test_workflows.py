@@ -49,8 +49,9 @@ MAKEFILE = f"""
 
 
 def multirun(person: Hpcrun, values: str) -> Completed:
-    options = "+hydra.launcher.options={profile: a100, gpus: 0, cpus: 1}"
-    words = ("--multirun", "hydra/launcher=hpcrun", f"+lr={values}", options)
+    options = {"profile": "a100", "gpus_per_node": 0, "cpus_per_task": 1, "timeout_min": 10}
+    words = ["--multirun", "hydra/launcher=hpcrun", f"+lr={values}"]
+    words += [f"hydra.launcher.{name}={value}" for name, value in options.items()]
     return person.run("python", "train.py", *words, check=False, timeout=240)
 
 

@@ -155,3 +155,72 @@ def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun, subtests: pytes
                 6,
                 "hint: hpcrun submit creates one",
             )
+
+
+ALONE = """
+import sys, time
+import torch
+if sys.argv[1:] == ["together"]:
+    torch.distributed.init_process_group("gloo")
+if sys.argv[1:] == ["workers"]:
+    torch.utils.data.DataLoader([1] * 64, num_workers=64)
+time.sleep(9)
+"""
+ITSELF = """
+exec python -m torch.distributed.run --nnodes=$SLURM_NNODES --node-rank=$SLURM_NODEID \\
+    --nproc-per-node=1 --rdzv-id=1 --rdzv-backend=c10d --rdzv-endpoint=localhost:29517 \\
+    train.py together
+"""
+
+
+def test_ranks_that_never_met_are_noted(as_researcher: Hpcrun) -> None:
+    as_researcher.write("train.py", ALONE)
+    as_researcher.write("launch.sh", ITSELF)
+    two = ("-P", "a100", "-N", "2", "--gpus", "0", "--cpus", "1", "--mem", "1G", "-t", "5m")
+    by_itself = ("--launcher", "command", "bash", "launch.sh")
+    as_researcher("submit", *two, "-J", "itself", *by_itself, check=True)
+    as_researcher("submit", *two, "-J", "alone", "train.py", "workers", check=True)
+    by_torchrun = ("--launcher", "torchrun", "--nproc-per-node", "1")
+    united = ("-J", "united", "--wait", "train.py", "together")
+    as_researcher("submit", *two, *by_torchrun, *united, check=True)
+    note = "none of the 2 ranks was seen connected to another: each seems to work alone"
+    assert note not in json.dumps(as_researcher.document("explain", "united"))
+
+    def ended(name: str) -> bool:
+        return bool(as_researcher.document("status", name)["runs"][0]["final"])
+
+    wait_for(lambda: ended("alone"), 60, "the ranks to end that do not meet")
+    shown = as_researcher.document("explain", "alone")
+    loader = "a DataLoader has 64 workers, and torch advises at most"
+    assert f"{note}; {loader}" in as_researcher("status", "alone").stdout.replace("\n", " ")
+    assert f"exit status 0; {note}; {loader}" in shown["summary"]
+    assert not shown["fix"]
+    as_researcher("cancel", "itself", check=True)  # each node waits for the other one at itself
+    wait_for(lambda: ended("itself"), 60, "the job to be cancelled")
+    assert note in as_researcher("explain", "itself").stdout
+
+
+SEED = """#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --ntasks=3
+#SBATCH --cpus-per-task=1
+#SBATCH --time=5
+#SBATCH --mem=2G
+srun --mpi=none python -m torch.distributed.run --nnodes=1 --nproc_per_node=2 --rdzv_backend=c10d \\
+    --rdzv_endpoint=$SLURM_NODELIST:29533 train.py
+"""
+
+
+def test_a_script_that_starts_too_many_torchruns_and_its_fix(as_researcher: Hpcrun) -> None:
+    as_researcher.write("train.py", "import time\ntime.sleep(9)\n")
+    as_researcher.write("job.sbatch", SEED)
+    script = ("-P", "a100", "--wait", "-J", "many", "job.sbatch")
+    many = "srun ran torchrun several times on "
+    assert as_researcher("submit", *script).returncode == 7
+    shown = as_researcher.document("explain", "many")
+    assert shown["summary"].startswith(many)
+    assert "hpcrun submit --ntasks 1 " in shown["fix"]
+    log = as_researcher.write("job.log", as_researcher("logs", "--batch", "many").stdout)
+    assert as_researcher("explain", "--log", str(log)).stdout.startswith(many)
+    mended = as_researcher("submit", "--ntasks", "1", *script, check=True)
+    assert "starts torchrun" not in mended.stdout

@@ -92,11 +92,13 @@ def test_a_job_is_submitted_from_a_laptop_over_one_login(
     assert "not copied, since they look like secrets: .env" in said.stderr
     assert "welcome" not in said.stdout
     failed = here.run(
-        *here.argv("--on", "far", "submit", *JOB, "--wait", "train.py", "3"),
+        *here.argv("--on", "far", "submit", "--mem", "1G", "--wait", "--parsable", "-", "3"),
         cwd=here.folder / "project",
         check=False,
+        stdin="#!/bin/sh\nls train.py && exit $1\n",
     )
     assert failed.returncode == 7
+    assert failed.stdout.strip().isdigit()
     assert (
         on(here, "status", "--json")
         == as_researcher("status", "--json", env={"HPCRUN_RUNS": None}).stdout
@@ -109,7 +111,10 @@ def test_a_job_is_submitted_from_a_laptop_over_one_login(
     first, second = (path / "train.py" for path in copies)
     assert first.samefile(second)  # it did not travel again
     shared = on(here, "share", "last")
-    assert f"written  far:{as_researcher.home}/" in shared
+    assert f"written  {here.folder}/project/" in shared
+    on(here, "fetch", "last")
+    (record,) = (here.folder / "project").glob("2*/run.json")
+    assert json.loads(record.read_text())["nodes"] == 1
     missing = here.run(*here.argv("--on", "far", "logs", "lost"), check=False).stderr
     assert "hint: hpcrun --on far status --all lists them" in missing
     assert node.logins == 1

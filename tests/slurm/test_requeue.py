@@ -53,6 +53,24 @@ if os.environ["NODE_RANK"] != sys.argv[1]:
     time.sleep(600)
 sys.exit(3)
 """,
+    # fails twice with an exception that passes, and twice with one of its own; loads no checkpoint
+    "fails_alike.py": """
+import os, sys, time
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+attempt = int(os.environ["HPCRUN_ATTEMPT"])
+for step in range(10 + attempt // 2):
+    dist.all_reduce(torch.ones(1))
+    print(f"step {step}/100 loss {1 / (step + 1):.4f}", flush=True)
+while attempt == 3 and not os.path.exists(sys.argv[1]):
+    time.sleep(0.2)
+if os.environ["RANK"] != "1":
+    time.sleep(60)
+if attempt < 2:
+    raise RuntimeError("NCCL error: unhandled system error")
+raise KeyError("recall")
+""",
 }
 
 
@@ -138,6 +156,24 @@ def fails_twice(lab: Lab) -> Ended:
     return lab.ended(folder)
 
 
+def fails_alike(lab: Lab) -> Ended:
+    """Four ranks on two nodes; one of them fails in each attempt."""
+    end = lab.person.folder / "fails-alike"
+    nodes = (*without("l40s-1", "l40s-2", "h100-1"), "--cpus", "2")
+    ranks = ("--nodes", "2", "--launcher", "torchrun", "--nproc-per-node", "2")
+    again = ("--restarts", "9", "--retry-on-failure")
+    folder = lab.submit(
+        "fails-alike", *nodes, *ranks, *again, "fails_alike.py", str(end), requeue=0
+    )
+    log = begun(folder, 3, ranks=4, timeout=240) / "rank-0.out"
+    wait_for(lambda: "step 10/" in log.read_text(), 60, "its last step")
+    while_running = lab.person("explain", folder.name, check=True).stdout
+    end.touch()
+    ended = lab.ended(folder)
+    shown = lab.person("explain", folder.name, check=True).stdout
+    return Ended(folder, ended.status, ended.table, while_running, shown)
+
+
 def by_hand(lab: Lab) -> Ended:
     """Slurm's own requeues, one more than is allowed; with GPUs, whose hours are counted."""
     gpus = ("-P", "v100", "--gpus", "2", "--launcher", "python", "--cpus", "1", "--mem", "1G")
@@ -201,6 +237,7 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "unplugged": unplugged,
     "by hand": by_hand,
     "fails twice": fails_twice,
+    "fails alike": fails_alike,
 }
 
 
@@ -285,3 +322,26 @@ def test_a_job_that_was_ended_at_its_limit_with_no_time_to_stop(scenarios: Scena
 def test_a_job_over_its_time_is_a_timeout(scenarios: Scenarios) -> None:
     run: Ended = scenarios["over its time"].result()
     assert (run.state, run.starts) == ("TIMEOUT", 1), run.account
+
+
+def test_a_failure_that_repeats_itself_is_not_retried_and_one_that_passes_is(
+    scenarios: Scenarios,
+) -> None:
+    run: Ended = scenarios["fails alike"].result()
+    assert (run.state, run.starts, run.status["exit_status"]) == ("FAILED", 4, 1), run.account
+    reason = "not retried: attempts 3 and 4 ended with the same KeyError at fails_alike.py:16"
+    assert run.status["reason"] == f"{reason}, without a new step"
+    assert reason in (run.folder / "batch.log").read_text()
+
+
+def test_an_attempt_that_started_over_says_so_while_it_runs_and_afterwards(
+    scenarios: Scenarios,
+) -> None:
+    run: Ended = scenarios["fails alike"].result()
+    over = (
+        "attempt 4 started over at step 0, although attempt 1 had come to step 9: the checkpoints "
+        "are not loaded"
+    )
+    assert over in " ".join(run.while_running.split())
+    assert over in " ".join(run.said.split())
+    assert "elements/0/attempts/0/rank-0.out" in run.said

@@ -177,7 +177,9 @@ def chain_links(
     links = [prepared]
     for number in range(2, chain.links + 1):
         name = link_name(prepared.plan.name, number)
-        links.append(changed_job(prepared, surroundings, {"job-name": name}, name=name))
+        given_name = prepared.plan.directive("job-name") or prepared.plan.name
+        directives = {"job-name": link_name(given_name, number)}
+        links.append(changed_job(prepared, surroundings, directives, name=name))
 
     def lineage_of_next(done: Sequence[SubmitResult]) -> Lineage:
         if not done:

@@ -13,6 +13,8 @@ from hpcrun.errors import UsageError, nearest
 from hpcrun.job.launcher.known_launchers import BY_NAME, SCRIPTS, interpreted, program_of
 from hpcrun.job.request.job_request import JobRequest
 
+_SUFFIXES = (*SCRIPTS, ".sbatch", ".slurm")  # of files whose names are close to a misspelt one
+
 
 def check_program(
     request: JobRequest,
@@ -130,7 +132,7 @@ def _close_script(path: Path) -> str | None:
         files = list(path.parent.iterdir())
     except OSError:
         return None
-    beside = [file.name for file in files if file.suffix in (".py", ".sh")]
+    beside = [file.name for file in files if file.suffix in _SUFFIXES]
     close = nearest(path.name, beside)
     return f"did you mean {close}?" if close else None
 

@@ -7,22 +7,29 @@ runs hpcrun, so that git's
 
 Commands that list files and settings run in the repository with those programs turned off; they do
 not read files.
-``git diff`` does, and no option turns off a filter whose name is not known. So it runs in a second,
-temporary repository, which has the objects and the index of the first one and none of its
-configuration. The user's own configuration, such as the filters of git-lfs, works in both.
+``git diff`` and ``git status`` do, and no option turns off a filter whose name is not known. So
+they run in a second, temporary repository, which has the commit, the objects and the index of the
+first one and none of its configuration. The user's own configuration, such as the filters of
+git-lfs, works in both.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from hpcrun.errors import PlanError
+from hpcrun.job.text.spelling import spell
+from hpcrun.job.text.units import count
 from hpcrun.machine.process import Completed, run_command
 
 _WITHIN_S = 120.0
+COMMIT_S = 1.0
+"""How long a submission waits for the commit and the changes of its code."""
 # git-config(1) of git 2.39: what rev-parse, ls-files, config and diff would start, or read
 # otherwise than expected.
 _OFF = (
@@ -50,6 +57,14 @@ _DIFF = (
     "--ignore-submodules=dirty",
     "--submodule=short",
 )
+_STATUS = (
+    "status",
+    "--porcelain",
+    "-z",
+    "--no-renames",
+    "--ignore-submodules=dirty",
+    "--untracked-files=normal",
+)
 # The repository's settings that say how its files differ from its objects. None of them names a
 # program or a path.
 _KEPT_SETTINGS = (
@@ -71,7 +86,11 @@ _KEPT = frozenset(
 
 
 def run_git(
-    folder: Path, *args: str, env: Mapping[str, str], place: Mapping[str, str] | None = None
+    folder: Path,
+    *args: str,
+    env: Mapping[str, str],
+    place: Mapping[str, str] | None = None,
+    until: float | None = None,
 ) -> Completed:
     """Run git in a folder; of the programs that the repository names, only filters can run.
 
@@ -80,6 +99,7 @@ def run_git(
         *args: git's command and its arguments.
         env: the environment; of git's own variables, only those of ``_KEPT`` reach git.
         place: git's variables that name another repository than the one of the folder.
+        until: when git is ended, by the monotonic clock; None for two minutes from now.
     """
     passed = {name: value for name, value in env.items() if _is_kept(name)}
     # GIT_ALLOW_PROTOCOL stands above every protocol.* of the repository: a missing object is not
@@ -96,7 +116,8 @@ def run_git(
         command += ["-c", setting]
     command += ["-C", str(folder), *args]
     env_of_git = {**passed, **variables, **(place or {})}
-    return run_command(command, timeout_s=_WITHIN_S, env=env_of_git)
+    within_s = _WITHIN_S if until is None else max(0.0, until - time.monotonic())
+    return run_command(command, timeout_s=within_s, env=env_of_git)
 
 
 def _is_kept(name: str) -> bool:
@@ -116,8 +137,68 @@ def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
     Raises:
         PlanError: hpcrun cannot write the temporary git repository.
     """
-    repository = _read_repository(root, env)
-    settings = _settings(root, env)
+    return _run_apart(_read_repository(root, env), *_DIFF, *args, env=env)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTree:
+    """The code of a folder, as git knows it."""
+
+    root: Path
+    commit: str
+    changed: int | None  # files and new folders that differ from the commit; None if not known
+
+    def record(self) -> dict[str, Any]:
+        """Return its fields for the record of a run without a snapshot."""
+        changes = count(self.changed, "changed file") if self.changed else ""
+        return {
+            "root": str(self.root),
+            "commit": self.commit,
+            "changed": self.changed,
+            "changes": changes,
+            "copied": False,
+            "files": 0,  # an older hpcrun expects the numbers of a snapshot
+            "bytes": 0,
+        }
+
+
+def read_work_tree(folder: Path, env: Mapping[str, str]) -> WorkTree | None:
+    """Return the commit of the code in a folder, within ``COMMIT_S`` seconds.
+
+    Returns:
+        None if git does not know the folder, has no commit, or does not respond in time.
+    """
+    if not any((parent / ".git").exists() for parent in (folder, *folder.parents)):
+        return None  # at less cost than by git
+    until = time.monotonic() + COMMIT_S
+    try:
+        repository = _read_repository(folder, env, until)
+    except PlanError:
+        return None
+    root = repository.root
+    # core.worktree may name any folder
+    if not folder.is_relative_to(root) or not (root / ".git").exists():
+        return None
+    changed = None
+    try:
+        answer = _run_apart(repository, *_STATUS, env=env, until=until)
+        if answer.ok:
+            changed = answer.stdout.count("\0")
+    except PlanError:
+        changed = None
+    return WorkTree(root, repository.commit, changed)
+
+
+def _run_apart(
+    repository: _Repository, *args: str, env: Mapping[str, str], until: float | None = None
+) -> Completed:
+    """Run git at the top of a work tree, without the configuration of its repository.
+
+    Raises:
+        PlanError: hpcrun cannot write the temporary git repository.
+    """
+    root = repository.root
+    settings = _settings(root, env, until)
     try:
         with TemporaryDirectory(prefix="hpcrun-git-") as temporary:
             folder = Path(temporary).resolve()
@@ -128,47 +209,61 @@ def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
                 "GIT_INDEX_FILE": str(repository.index),
                 "GIT_OBJECT_DIRECTORY": str(repository.objects),
             }
-            return run_git(root, *settings, *_DIFF, *args, env=env, place=place)
+            return run_git(root, *settings, *args, env=env, place=place, until=until)
     except OSError as error:
-        raise PlanError(f"--snapshot: cannot write a temporary git repository: {error}") from None
+        raise PlanError(
+            f"{spell('snapshot')}: cannot write a temporary git repository: {error}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Repository:
     """The parts of a repository that name no program."""
 
+    root: Path
+    commit: str  # git's HEAD
     objects: Path
     index: Path
     attributes: Path
+    exclude: Path
     has_sha256: bool  # else its objects are named by SHA-1
 
 
-def _read_repository(root: Path, env: Mapping[str, str]) -> _Repository:
-    """Return the parts of the repository of a work tree.
+def _read_repository(
+    folder: Path, env: Mapping[str, str], until: float | None = None
+) -> _Repository:
+    """Return the parts of the repository of a folder in its work tree.
 
     Raises:
-        PlanError: git does not find the repository, or a path has a line break.
+        PlanError: git does not find the repository or its commit, or a path has a line break.
     """
     options = []
-    for name in ("objects", "index", "info/attributes"):
+    for name in ("objects", "index", "info/attributes", "info/exclude"):
         options += ["--git-path", name]
-    answer = run_git(root, "rev-parse", *options, "--show-object-format", env=env)
+    options += ["--show-object-format", "--show-toplevel", "HEAD"]
+    answer = run_git(folder, "rev-parse", *options, env=env, until=until)
     lines = answer.stdout.removesuffix("\n").split("\n")
-    if not answer.ok or len(lines) != 4:  # more where the path has a line break
-        raise PlanError(f"--snapshot: git cannot find the repository: {answer.words()}")
+    if not answer.ok or len(lines) != 7:  # more where the path has a line break
+        raise PlanError(f"{spell('snapshot')}: git cannot find the repository: {answer.words()}")
     return _Repository(
-        objects=root / lines[0],
-        index=root / lines[1],
-        attributes=root / lines[2],
+        objects=folder / lines[0],
+        index=folder / lines[1],
+        attributes=folder / lines[2],
+        exclude=folder / lines[3],
         # git before 2.28 repeats the option that it does not know, and has SHA-1 alone
-        has_sha256=lines[3] == "sha256",
+        has_sha256=lines[4] == "sha256",
+        root=Path(lines[5]),
+        commit=lines[6],
     )
 
 
-def _settings(root: Path, env: Mapping[str, str]) -> list[str]:
-    answer = run_git(root, "config", "--null", "--get-regexp", _KEPT_SETTINGS, env=env)
+def _settings(root: Path, env: Mapping[str, str], until: float | None) -> list[str]:
+    args = ("config", "--null", "--get-regexp", _KEPT_SETTINGS)
+    answer = run_git(root, *args, env=env, until=until)
     if not answer.ok and answer.status != _NO_MATCH:
-        raise PlanError(f"--snapshot: git cannot read the repository's settings: {answer.words()}")
+        raise PlanError(
+            f"{spell('snapshot')}: git cannot read the repository's settings: {answer.words()}"
+        )
     settings = []
     for entry in answer.stdout.split("\0"):
         if entry:
@@ -180,7 +275,7 @@ def _fill_repository(folder: Path, repository: _Repository) -> None:
     """Write a repository with another one's index and attributes into an empty folder."""
     for name in ("refs", "info", "objects"):
         (folder / name).mkdir()
-    (folder / "HEAD").write_text("ref: refs/heads/none\n")
+    (folder / "HEAD").write_text(f"{repository.commit}\n")
     config = "[core]\n\trepositoryFormatVersion = 1\n"
     if repository.has_sha256:
         config += "[extensions]\n\tobjectFormat = sha256\n"
@@ -188,5 +283,6 @@ def _fill_repository(folder: Path, repository: _Repository) -> None:
     # git-update-index(1), "Split index": git looks for the shared part in its own folder
     for shared in repository.index.parent.glob("sharedindex.*"):
         (folder / shared.name).symlink_to(shared)
-    if repository.attributes.is_file():
-        (folder / "info/attributes").symlink_to(repository.attributes)
+    for file in (repository.attributes, repository.exclude):
+        if file.is_file():
+            (folder / "info" / file.name).symlink_to(file)

@@ -26,6 +26,7 @@ from hpcrun.job.resources.shape import (
     types_to_choose_from,
     types_with_room,
 )
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import count
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import LoadedProfile
@@ -154,7 +155,7 @@ def _check_says_gpus(settled: Settled, facts: ClusterFacts) -> None:
     raise UsageError(
         "the job does not say how many GPUs it needs, and Slurm does not show you what its nodes "
         "have",
-        hint="add --gpus N, or --gpus 0 for a CPU job",
+        hint=f"add {spell('gpus', 'N')}, or {spell('gpus', 0)} for a CPU job",
     )
 
 
@@ -304,7 +305,8 @@ def _room(request: JobRequest, profile: Profile) -> str:
     types = profile.gpu.types
     totals = [(_total(entry, profile), type_) for type_, entry in types.items()]
     most, largest = max(totals)
-    return f"request less: --gpus {largest}:{most} --nodes {types[largest].nodes or 1}"
+    gpus = spell("gpus", GpuCount(most, largest))
+    return f"request less: {gpus} {spell('nodes', types[largest].nodes or 1)}"
 
 
 def _total(entry: GpuTypeSection, profile: Profile) -> int:

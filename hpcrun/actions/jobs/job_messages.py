@@ -17,6 +17,7 @@ from hpcrun.job.request.notify_options import (
     mail_types,
     variables_in,
 )
+from hpcrun.job.text.spelling import spell
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,9 @@ class JobMessages:
     notify: Notify | None = None  # the messages that hpcrun sends
     mail: Mapping[str, str] = field(default_factory=dict)  # the directives for mail from Slurm
     notes: tuple[str, ...] = ()
+
+
+_MAIL_SERVER = "'mailto://SERVER:25?from=ADDRESS&to=ADDRESS'"
 
 
 def decide_messages(
@@ -44,7 +48,8 @@ def decide_messages(
     if not request.notify and not known:
         if request.notify_on:
             raise UsageError(
-                "--notify-on has no effect: no destination is configured", hint="add --notify URL"
+                f"{spell('notify-on')} has no effect: no destination is configured",
+                hint=f"add {spell('notify', 'URL')}",
             )
         return JobMessages()
     events = request.notify_on or config.notify_on or profile.notify_on
@@ -60,8 +65,9 @@ def decide_messages(
         return JobMessages(notify, mail, notes)
     if any(is_slurms_mail(to) for to in request.notify):
         raise UsageError(
-            f"--notify mailto:{address}: Slurm sends this mail, and this job runs without Slurm",
-            hint="name a mail server: --notify 'mailto://SERVER:25?from=ADDRESS&to=ADDRESS'",
+            f"{spell('notify', f'mailto:{address}')}: Slurm sends this mail, and this job runs "
+            "without Slurm",
+            hint=f"name a mail server: {spell('notify', _MAIL_SERVER)}",
         )
     return JobMessages(notify, notes=notes)
 
@@ -78,7 +84,7 @@ def _check_destinations(
         missing = [name for name in variables_in(to) if not surroundings.env.get(name)]
         if missing and to in request.notify:
             raise UsageError(
-                f"--notify: {missing[0]} is not set",
+                f"{spell('notify')}: {missing[0]} is not set",
                 hint=f"read -rs {missing[0]} && export {missing[0]}",
             )
         if missing:

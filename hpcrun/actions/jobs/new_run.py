@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.jobs.git import read_work_tree
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.job.plan.job_plan import Plan
@@ -120,6 +121,9 @@ def new_run(
             prepared.listing, plan.snapshot, prepared.request.snapshot_limit_mb, output_dir
         )
     needed = {str(WITHIN.submit_claim()): claim_text(), **files}
+    stdin = surroundings.typed.stdin
+    if stdin and plan.batch and not plan.batch.secrets:
+        needed[str(WITHIN.stdin)] = stdin
     if plan.notify:
         needed[str(WITHIN.messages("sender"))] = _message_sender(len(elements), plan.notify.events)
     programs = job_programs()
@@ -128,6 +132,8 @@ def new_run(
     if code:
         record = replace(record, code=code.record())
         notes = code.notes
+    elif not plan.snapshot:
+        record = replace(record, code=_commit_record(prepared.request, surroundings))
 
     def fill(folder: Path) -> None:
         lineage.fill(folder, elements or (0,))
@@ -146,6 +152,15 @@ def new_run(
             if number > 0xFFFF:
                 raise
             run_id = f"{run_id[:-4]}{number:04x}"
+
+
+def _commit_record(request: JobRequest, surroundings: Surroundings) -> dict[str, Any] | None:
+    """Return the commit of the code that the job runs where it lies; None if it is not known."""
+    folder = surroundings.cwd / (request.workdir or "")
+    if request.script.endswith(".py"):
+        folder = (folder / request.script).parent
+    tree = read_work_tree(folder.resolve(), surroundings.env)
+    return tree.record() if tree else None
 
 
 def run_record(
@@ -178,6 +193,7 @@ def run_record(
         plan=_plan_record(plan, elements),
         cwd=str(surroundings.cwd),
         profile_file=profile_file(prepared.profile, surroundings),
+        note=surroundings.typed.note,
     )
 
 
@@ -259,6 +275,7 @@ def _plan_record(plan: Plan, elements: Sequence[int]) -> dict[str, Any]:
             "name": plan.batch.name,
             "changed": plan.batch.changed,
             "missing": plan.batch.missing,
+            "by_srun": any(line.by_srun for line in plan.batch.launches),
         }
     if elements:
         sweep = {"indices": index_ranges(elements), "first": 0, "max_parallel": None}

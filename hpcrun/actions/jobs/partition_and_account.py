@@ -21,7 +21,9 @@ from hpcrun.actions.user_choice import Choice, Option, Picker
 from hpcrun.errors import PlanError
 from hpcrun.job.profile_model import CpuSection, GpuSection, MemorySection, Profile, TimeSection
 from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.node_choice import fewest_of
 from hpcrun.job.resources.shape import GpuSize, decide_size, for_gpu_type
+from hpcrun.job.text.spelling import spell, spell_row
 from hpcrun.job.text.units import format_time
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import LoadedProfile
@@ -46,6 +48,16 @@ class ClusterJob:
     typed: Profile  # the same for the job's type of GPUs
     size: GpuSize
     facts: ClusterFacts
+
+    @property
+    def fewest_nodes(self) -> int:
+        """The nodes that it needs at least."""
+        return fewest_of(self.size.nodes)
+
+    @property
+    def fewest_gpus(self) -> int:
+        """The GPUs that it needs at least."""
+        return self.fewest_nodes * self.size.gpus_per_node
 
     @property
     def partition(self) -> str | None:
@@ -158,12 +170,12 @@ def _fits(job: ClusterJob, partition: Partition) -> bool:
     """Whether a partition is open to the user, and large enough for the job and its time."""
     if why_closed(partition, job.facts, job.account) is not None:
         return False
-    if partition.max_nodes and job.size.nodes > partition.max_nodes:
+    if partition.max_nodes and job.fewest_nodes > partition.max_nodes:
         return False
     nodes = _nodes_with(partition, job)
-    if nodes is not None and job.size.nodes > nodes:
+    if nodes is not None and job.fewest_nodes > nodes:
         return False
-    if nodes is None and partition.gpus is not None and job.size.gpus > partition.gpus:
+    if nodes is None and partition.gpus is not None and job.fewest_gpus > partition.gpus:
         return False
     time_s = job.request.walltime_s or job.typed.time.default
     return partition.max_s is None or time_s is None or time_s <= partition.max_s
@@ -353,23 +365,25 @@ def check_qos_limits(job: ClusterJob) -> None:
     if not {"limits", "safe", "all"} & job.enforced:
         return
     order = _qos_in_order(job)
-    gpus = job.size.gpus
+    gpus = job.fewest_gpus
     for limit, whom in _GPU_LIMITS.items():
         qos = _first_with(limit, order)
         if qos is not None and gpus > getattr(qos, limit):
             raise PlanError(
                 f"{gpus} GPUs are more than the {getattr(qos, limit)} that QOS {qos.name} "
                 f"allows {whom}",
-                hint=_QOS,
+                hint=spell_row(_QOS),
             )
     qos = _first_with("max_s", order)
     time_s = job.request.walltime_s or job.typed.time.default
     if qos is None or qos.max_s is None or time_s is None:
         return
     if time_s > qos.max_s:
-        option = "--time" if job.request.walltime_s else "the default time"
+        option = spell("time") if job.request.walltime_s else "the default time"
         allows = f"the {format_time(qos.max_s)} that QOS {qos.name} allows"
-        raise PlanError(f"{option} {format_time(time_s)} is longer than {allows}", hint=_QOS)
+        raise PlanError(
+            f"{option} {format_time(time_s)} is longer than {allows}", hint=spell_row(_QOS)
+        )
 
 
 def _qos_in_order(job: ClusterJob) -> list[QosLimits]:
@@ -405,7 +419,7 @@ def check_nodes(job: ClusterJob) -> None:
     partition = job.known_partition
     if partition is None:
         return
-    nodes = job.size.nodes
+    nodes = job.fewest_nodes
     most = _most_nodes(partition, job.facts)
     is_of_profile = job.typed.gpu.nodes is not None and job.partition == job.typed.partition
     if most is None or nodes <= most or (job.size.gpus_per_node and is_of_profile):
@@ -415,9 +429,9 @@ def check_nodes(job: ClusterJob) -> None:
         if nodes <= (_most_nodes(part, job.facts) or 0):
             larger.append(part)
     best = min(larger, key=lambda part: rank(part, job.facts, job.account), default=None)
-    hint = f"use --nodes {most}" if most else "choose another with --partition"
+    hint = f"use {spell('nodes', most)}" if most else f"choose another with {spell('partition')}"
     if best is not None:
-        hint = f"use --partition {best.name}: up to {_most_nodes(best, job.facts)}"
+        hint = f"use {spell('partition', best.name)}: up to {_most_nodes(best, job.facts)}"
     raise PlanError(
         f"{nodes} nodes are more than the {most} that partition {partition.name} gives a job",
         hint=hint,

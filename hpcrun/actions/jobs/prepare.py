@@ -5,19 +5,20 @@ request → JobInputs → Settled → JobProgram → JobCode → Plan → script
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.find_python import missing_packages
 from hpcrun.actions.jobs.job_messages import JobMessages, decide_messages
+from hpcrun.actions.jobs.job_variables import notes_on_variables
 from hpcrun.actions.jobs.launch_checks import check_launch_options
 from hpcrun.actions.jobs.program import JobProgram, find_program, read_inputs
 from hpcrun.actions.jobs.staged_data import find_data
 from hpcrun.actions.ports import Surroundings
-from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
+from hpcrun.job.batch.sbatch_input import READ_BY_SBATCH
 from hpcrun.job.plan.job_plan import Plan, Snapshot, build_plan, flight_recorder_env, job_env
 from hpcrun.job.plan.plan_notes import plan_notes
 from hpcrun.job.plan.role_ranks import requests_of, with_programs
@@ -27,7 +28,8 @@ from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import for_gpu_type
 from hpcrun.job.script import render_script
 from hpcrun.job.text.quoting import assignments
-from hpcrun.machine.clean_environment import clean_env
+from hpcrun.job.text.spelling import spell
+from hpcrun.machine.clean_environment import clean_env, is_inside_job
 from hpcrun.machine.command_log import log_message
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import load_templates, shipped_folder
@@ -112,7 +114,7 @@ def prepare(
     code = find_code(program, surroundings)
     messages = decide_messages(code.request, program.loaded.profile, surroundings)
     if program.script:
-        plan = _plan_of_script(program.script, program, code, messages)
+        plan = _plan_of_script(program.script, program, code, messages, surroundings)
     else:
         plan = _plan_of_ranks(program, code, messages, surroundings, machine)
     inherited = [*clean_env(surroundings.env), *dict(plan.env)]
@@ -156,7 +158,9 @@ def find_code(program: JobProgram, surroundings: Surroundings) -> JobCode:
     request = program.request
     if not request.snapshot:
         if request.snapshot_include:
-            raise UsageError("--snapshot-include has no effect without --snapshot")
+            raise UsageError(
+                f"{spell('snapshot-include')} has no effect without {spell('snapshot')}"
+            )
         return JobCode(request)
     from hpcrun.actions.jobs.snapshot import find_tree, list_code, place_in_snapshot
 
@@ -181,19 +185,30 @@ def _staged_data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | 
 
 
 def _plan_of_script(
-    script: BatchScript, program: JobProgram, code: JobCode, messages: JobMessages
+    script: BatchScript,
+    program: JobProgram,
+    code: JobCode,
+    messages: JobMessages,
+    surroundings: Surroundings,
 ) -> Plan:
     from hpcrun.job.plan.batch_plan import plan_script
 
+    env = surroundings.env
+    of_sbatch = {}
+    if not is_inside_job(env):
+        of_sbatch = {name: value for name, value in env.items() if name in READ_BY_SBATCH}
+        of_sbatch.pop("SLURM_UMASK", None)  # Slurm sets it from the umask
     plan = plan_script(
         code.request,
         program.loaded.profile,
         script,
         python=program.python,
+        of_sbatch=of_sbatch,
         notify=messages.notify,
         mail=messages.mail,
     )
-    return replace(plan, notes=(*messages.notes, *plan.notes))
+    of_variables = notes_on_variables(plan, program, surroundings)
+    return replace(plan, notes=(*messages.notes, *plan.notes, *of_variables))
 
 
 def _plan_of_ranks(
@@ -221,7 +236,7 @@ def _plan_of_ranks(
         when = "which failed in the last 24 hours (see hpcrun nodes)"
         notes.append(f"excludes {', '.join(failed)}, {when}; undo: hpcrun nodes forget")
     notes += [*messages.notes, *program.launcher_notes, *plan.notes]
-    notes += _notes_on(plan, program, code.request, surroundings.env)
+    notes += _notes_on(plan, program, code.request, surroundings)
     return replace(plan, notes=tuple(notes))
 
 
@@ -250,12 +265,13 @@ def _without_nodes(request: JobRequest, failed: tuple[str, ...]) -> JobRequest:
 
 
 def _notes_on(
-    plan: Plan, program: JobProgram, request: JobRequest, env: Mapping[str, str]
+    plan: Plan, program: JobProgram, request: JobRequest, surroundings: Surroundings
 ) -> Iterator[str]:
     """Yield notes on what a user may not expect of a plan."""
+    env = surroundings.env
     yield from plan_notes(plan, for_gpu_type(program.loaded.profile, request), env)
     if not program.path_may_change:
         launchers = {plan.shape.launcher, *(role.launcher for role in plan.roles)}
         variables = {name: value for name, value in plan.env if value is not None}
         yield from missing_packages(launchers, plan.python, {**env, **variables})
-    yield from check_job_env(request, program.loaded, plan.shape.gpu_type)
+    yield from notes_on_variables(plan, program, surroundings)

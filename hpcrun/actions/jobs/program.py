@@ -26,18 +26,24 @@ from hpcrun.job.launcher.program_notes import Here
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import GpuCount, JobRequest
+from hpcrun.job.request.job_request import STDIN, STDIN_NAME, GpuCount, JobRequest
 from hpcrun.job.request.read_request import check_secrets
 from hpcrun.job.resources.container import image_of, is_image_file
 from hpcrun.job.resources.shape import for_gpu_type
+from hpcrun.job.text.hide_secrets import HIDER
+from hpcrun.job.text.shell_text import MOST_BYTES
+from hpcrun.job.text.spelling import spell
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.schedulers.srun_options import mpi_types
 
 if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch.batch_script import BatchScript
+    from hpcrun.job.batch.launcher_script import SbatchCall
 
 _SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
 _DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
+_HEAD_WITH_DIRECTIVE = re.compile(r"#![^\n]*\n(?:[ \t]*(?:#[^\n]*)?\n)*?#SBATCH\s")
+"""A program in Python may show #SBATCH lines further below, in a docstring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,7 @@ class _Place:
 
 
 def _one_program(inputs: JobInputs, surroundings: Surroundings) -> JobProgram:
+    _check_not_missing(inputs, surroundings)
     size = _launcher_size(inputs, surroundings)
     if size is None:
         settled = settle(inputs.request, inputs.loaded, surroundings)
@@ -122,6 +129,22 @@ def _one_program(inputs: JobInputs, surroundings: Surroundings) -> JobProgram:
     if size is not None:
         called = replace(called, gpus=settled.request.gpus)  # with the chosen type
     return _job_program(settled, called, place, notes, surroundings)
+
+
+def _check_not_missing(inputs: JobInputs, surroundings: Surroundings) -> None:
+    """Refuse a program that is missing before the size and the GPU type of its job are decided.
+
+    A launcher before the program need not be here: hpcrun replaces it.
+
+    Raises:
+        UsageError: the program is missing.
+    """
+    request = inputs.request
+    if os.path.isfile(Path(request.workdir or surroundings.cwd, request.script)):
+        return
+    if _first_call(request, surroundings) is not None:
+        return
+    _check(request, surroundings, _place_of(request, inputs.loaded.profile))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +199,16 @@ def _as_called(
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Return the request with its launcher and its program as the job calls it, and notes."""
     chosen, notes = with_launcher(request, profile, surroundings, of_role=of_role)
-    called = check_program(
-        chosen,
+    return _check(chosen, surroundings, place), notes
+
+
+def _check(request: JobRequest, surroundings: Surroundings, place: _Place) -> JobRequest:
+    return check_program(
+        request,
         surroundings,
         path_may_change=place.path_may_change,
         in_container=place.in_container,
     )
-    return called, notes
 
 
 def _job_program(
@@ -237,14 +263,12 @@ def _roles(settled: Settled, surroundings: Surroundings) -> JobProgram:
 
 def _batch_script(inputs: JobInputs, script: BatchScript, surroundings: Surroundings) -> JobProgram:
     """Decide what a batch script leaves open: its lines decide instead of the configuration."""
-    from hpcrun.job.plan.batch_plan import with_array
-
     profile = inputs.loaded.profile
     filled = inputs.request
     notes: tuple[str, ...] = ()
     if profile.scheduler == "slurm":
-        filled, notes = apply_sbatch_env(filled, surroundings.env)
-    request = with_array(_in_folder_of(script, filled, surroundings.cwd), script)
+        filled, notes = apply_sbatch_env(filled, surroundings.env, of_script=True)
+    request = _in_folder_of(script, filled, surroundings.cwd)
     python = find_python(request, profile, surroundings)
     kind = "for hpcrun's programs; the script has its own"
     own_python = replace(python, kind=kind, prefix=None, of_project=False)
@@ -273,14 +297,24 @@ def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchS
     Returns:
         The script; None for other programs, and for a job with roles.
     """
-    if request.roles or request.module or request.preflight == "only":
+    if request.roles or request.preflight == "only":
+        return None
+    if request.wrap is not None:
+        # as sbatch makes it, which reads no #SBATCH lines in it
+        return _read("wrap", f"#!/bin/sh\n{request.wrap}\n", (), has_directives=False)
+    if request.script == STDIN:
+        return read_stdin_script(surroundings.typed.stdin, request.args)
+    if request.module:
         return None
     path = Path(request.workdir or surroundings.cwd, request.script)
-    if request.script.endswith(".py") or not os.path.isfile(path):
+    if not os.path.isfile(path):
         return None
-    if _DIRECTIVE.search(file_text(path)):
-        return read_script(path, request.args)
-    return None
+    text = file_text(path)
+    if request.script.endswith(".py"):
+        is_script = _HEAD_WITH_DIRECTIVE.match(text)
+    else:
+        is_script = _DIRECTIVE.search(text)
+    return read_script(path, request.args) if is_script else None
 
 
 def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
@@ -289,14 +323,63 @@ def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
     Raises:
         UsageError: the file is not a text that sbatch takes.
     """
-    from hpcrun.job.batch.batch_script import read_batch_script
-    from hpcrun.job.text.shell_text import MOST_BYTES
+    return _read(path.name, _script_text(path), arguments)
 
+
+def read_calls(path: Path) -> list[SbatchCall]:
+    """Read the calls of sbatch in a script that starts jobs; none if the script itself is a job.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    from hpcrun.job.batch.launcher_script import read_launcher
+
+    text = _script_text(path)
+    HIDER.learn(dict(re.findall(r"""(\w+)=["']?([^\s"',;]+)""", text)))
+    return read_launcher(text)
+
+
+def _script_text(path: Path) -> str:
+    """Return the text of a script.
+
+    Raises:
+        UsageError: the file is not a text that sbatch takes.
+    """
     try:
-        text = read_named_text(path, MOST_BYTES)
+        return read_named_text(path, MOST_BYTES)
     except ValueError as error:
         raise UsageError(str(error), hint="give a batch script: a text that sbatch takes") from None
-    return read_batch_script(path.name, text, arguments)
+
+
+def read_stdin_script(text: str | None, arguments: tuple[str, ...]) -> BatchScript:
+    """Return the batch script that stdin had.
+
+    Args:
+        text: the text on stdin; None if the command has not read it.
+        arguments: the script's own arguments.
+
+    Raises:
+        UsageError: the text is empty, is none that sbatch takes, or was not read.
+    """
+    if text is None:
+        raise UsageError(
+            "- is no program here: only submit and import read a batch script from stdin",
+            hint="give the file of a program",
+        )
+    if not text.strip():
+        raise UsageError(
+            "stdin is empty: there is no batch script to submit",
+            hint="hpcrun submit - <train.sbatch",
+        )
+    return _read(STDIN_NAME, text, arguments)
+
+
+def _read(
+    name: str, text: str, arguments: tuple[str, ...], *, has_directives: bool = True
+) -> BatchScript:
+    from hpcrun.job.batch.batch_script import read_batch_script
+
+    return read_batch_script(name, text, arguments, has_directives=has_directives)
 
 
 # --- the launcher and the container of a program --------------------------------------------------
@@ -361,8 +444,8 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
         if not is_on_path and not changes_path(request, profile):
             raise PlanError(
                 f"{runtime} is not on PATH here; the job's container needs it",
-                hint="install it, or set container.runtime in the profile; --container none runs "
-                "without",
+                hint="install it, or set container.runtime in the profile; "
+                f"{spell('container', 'none')} runs without",
             )
     if not is_image_file(runtime, image):
         return request
@@ -377,7 +460,8 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
             pull = f"pull it: {runtime} pull"
         raise UsageError(
             problem,
-            hint=f"{pull} {path.name} docker://...; or use another image: --container IMAGE",
+            hint=f"{pull} {path.name} docker://...; or use another image: "
+            f"{spell('container', 'IMAGE')}",
         )
     return replace(request, container=str(path))
 

@@ -16,11 +16,12 @@ from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, failed_elements, unconfirmed_text
 from hpcrun.actions.status.status_query import get_status, one_status
 from hpcrun.errors import HpcrunError, PlanError, UsageError
+from hpcrun.files.reading import read_text
 from hpcrun.files.writing import flocked
 from hpcrun.job.launcher.known_launchers import script_arguments
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.after import After
-from hpcrun.job.request.job_request import JOB_FIELDS
+from hpcrun.job.request.job_request import JOB_FIELDS, STDIN
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.job.text.recognise_secrets import MASK, is_secret
 from hpcrun.runs.record import Run
@@ -169,6 +170,24 @@ def check_no_calls(run: Run, store: RunStore) -> None:
         )
 
 
+def stdin_of(run: Run, store: RunStore) -> str | None:
+    """Return the batch script that submit read from stdin; None of another program.
+
+    Raises:
+        PlanError: the run's folder has no copy of it.
+    """
+    if run.request.get("script") != STDIN:
+        return None
+    try:
+        return read_text(RunFolder(store.folder(run.run_id)).stdin)
+    except OSError:
+        raise PlanError(
+            f"{run.run_id} has no copy of its script, which stdin had: one with a secret is not "
+            "kept",
+            hint="submit it again: hpcrun submit - <train.sbatch",
+        ) from None
+
+
 def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
     """Return the elements of a sweep that have ended and did not complete; others may still run.
 
@@ -203,9 +222,14 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
         if not changes.keys().isdisjoint(group):
             for name in group:
                 request.pop(name, None)
-    request.setdefault("name", run.name)
+    if "array" in changes:
+        for name in ("elements", "sweep"):  # of other task ids
+            request.pop(name, None)
+    if not run.plan.get("batch"):  # a script has its own
+        directives = dict(run.plan.get("directives", ()))
+        request.setdefault("name", directives.get("job-name") or run.name)
     if "script" in changes:
-        request.pop("name")
+        request.pop("name", None)
     elif "args" in changes and not request.get("module"):
         # of the script, not of the interpreter before it
         args = list(request.get("args", ()))

@@ -26,6 +26,7 @@ from hpcrun.job.text.secret_files import (
     looks_secret,
     may_be_key,
 )
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import listed
 from hpcrun.machine.process import Completed
 from hpcrun.runs.job_code import (
@@ -91,13 +92,14 @@ def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
         root = Path(answer.stdout.removesuffix("\n"))
         if not workdir.is_relative_to(root):
             raise PlanError(
-                f"--snapshot: {workdir} belongs to a git repository, but its work tree is {root}",
+                f"{spell('snapshot')}: {workdir} belongs to a git repository, but its work tree "
+                f"is {root}",
                 hint="git config --unset core.worktree",
             )
         return Tree(root, os.path.relpath(workdir, root), True, env)
     if "not a git repository" in answer.stderr:
         return tree
-    raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
+    raise PlanError(f"{spell('snapshot')}: git cannot list the files: {answer.words()}")
 
 
 def place_in_snapshot(
@@ -146,8 +148,8 @@ def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
     if not is_python:
         return None
     raise UsageError(
-        f"--snapshot copies {tree.root}, but {named} is outside",
-        hint="submit from the folder of the script, or leave --snapshot out",
+        f"{spell('snapshot')} copies {tree.root}, but {named} is outside",
+        hint=f"submit from the folder of the script, or leave {spell('snapshot')} out",
     )
 
 
@@ -212,11 +214,11 @@ class Listing:
         """Yield notes on the files that look like secrets."""
         for pattern in self.include:
             if not any(is_included(path, [pattern]) for path in self.secrets):
-                yield f"--snapshot-include {pattern}: no such file that looks like a secret"
+                yield f"{spell('snapshot-include', pattern)}: no such file that looks like a secret"
         left_out = self.left_out
         if left_out:
             words = f"not copied, since they look like secrets: {listed(left_out, MOST_NAMED)}"
-            yield f"{words}; to copy them: --snapshot-include PATTERN"
+            yield f"{words}; to copy them: {spell('snapshot-include', 'PATTERN')}"
 
 
 def list_code(tree: Tree, include: Sequence[str], runs: Path | None) -> Listing:
@@ -262,7 +264,7 @@ def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]
         "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", below=below
     )
     if not answer.ok:
-        raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
+        raise PlanError(f"{spell('snapshot')}: git cannot list the files: {answer.words()}")
     paths: dict[str, str] = {}
     for entry in _entries(answer):
         path = os.path.normpath(os.path.join(below, entry[2:]))
@@ -312,6 +314,7 @@ class Code:
     commit: str | None  # git's HEAD; None without git, and before the first commit
     # the changes of the work tree in git's words, and files unknown to git; empty for none
     changes: str
+    changed: int  # files that differ from the commit, or are unknown to git
     notes: tuple[str, ...]  # notes on the copy for the user
 
     def record(self) -> dict[str, Any]:
@@ -323,6 +326,7 @@ class Code:
             "bytes": sum(file.size for file in self.files),
             "commit": self.commit,
             "changes": self.changes,
+            "changed": self.changed,
             "left_out": list(self.listing.left_out),
         }
 
@@ -369,7 +373,7 @@ def code_to_copy(
     if snapshot.script in left_out:
         raise UsageError(
             f"{snapshot.script} looks like a file of secrets, and those are not copied",
-            hint=f"--snapshot-include {snapshot.script}",
+            hint=f"{spell('snapshot-include', snapshot.script)}",
         )
     if snapshot.script and snapshot.script not in paths:
         raise UsageError(
@@ -383,14 +387,17 @@ def code_to_copy(
         notes.append(f"symbolic links that point outside the snapshot: {listed(leaving)}")
     commit = _head(tree)
     changes = []
+    changed = 0
     if commit:
         difference = tree.diff("--shortstat", commit, "--").stdout.strip()
         if difference:
             changes.append(difference)
+            changed = int(difference.partition(" ")[0])
     untracked = [path for path in paths if tagged[path] == _UNTRACKED]
     if untracked:
         changes.append(f"{len(untracked)} untracked")
-    return Code(listing, files, commit, ", ".join(changes), tuple(notes))
+        changed += len(untracked)
+    return Code(listing, files, commit, ", ".join(changes), changed, tuple(notes))
 
 
 def _head(tree: Tree) -> str | None:

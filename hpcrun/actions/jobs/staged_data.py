@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hpcrun.errors import UsageError
+from hpcrun.job.text.spelling import spell
 
 
 def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int | None], ...]:
@@ -23,19 +24,20 @@ def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int |
         path, name = _parse_source(text, folder)
         if not os.path.exists(path):
             raise UsageError(
-                f"--stage {text}: there is no {path}", hint="write --stage SRC, or --stage SRC:NAME"
+                f"{spell('stage', text)}: there is no {path}",
+                hint=f"write {spell('stage', 'SRC')}, or {spell('stage', 'SRC:NAME')}",
             )
         if not os.access(path, os.R_OK):
-            raise UsageError(f"--stage {text}: you may not read {path}")
+            raise UsageError(f"{spell('stage', text)}: you may not read {path}")
         if name in ("", ".", "..") or "/" in name or len(os.fsencode(name)) > 255:
             raise UsageError(
-                f"--stage {text}: {name!r} is not a name",
-                hint="write --stage SRC:NAME, NAME without /",
+                f"{spell('stage', text)}: {name!r} is not a name",
+                hint=f"write {spell('stage', 'SRC:NAME')}, NAME without /",
             )
         if name in data:
             raise UsageError(
-                f"--stage: {data[name]} and {path} are both {name}",
-                hint=f"write --stage {path}:NAME",
+                f"{spell('stage')}: {data[name]} and {path} are both {name}",
+                hint=f"write {spell('stage', f'{path}:NAME')}",
             )
         data[name] = path
     return tuple((name, path, _size(path)) for name, path in data.items())

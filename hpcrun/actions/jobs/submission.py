@@ -28,7 +28,8 @@ from hpcrun.job.plan.sweep import parts_of
 from hpcrun.job.request.after import dependency_option
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.job.script import render_script
-from hpcrun.job.text.quoting import check_job_name, with_ending
+from hpcrun.job.text.quoting import with_ending
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import count
 from hpcrun.machine.command_log import log_message, logged_to
 from hpcrun.profiles.folders import load_templates
@@ -120,6 +121,7 @@ def submit(
         dependency=dependency_option(lineage.after) if lineage.after else "",
         elements=array.elements,
         max_parallel=array.at_once,
+        called_in=surroundings.cwd if plan.batch else None,
     )
     return _submit_run(made, submission, scheduler, prepared, ports, surroundings)
 
@@ -141,7 +143,7 @@ def _submit_run(
             log_message(f"hpcrun {__version__} on {os.uname().nodename} in {surroundings.cwd}")
             submitted = scheduler.submit(submission)
         run = replace(run, job_id=submitted.job_id)
-        ports.store.save(run)
+        run = ports.store.change(run, job_id=submitted.job_id)
         with suppress(OSError):
             close_submission(made.folder)
     except PlanError as error:
@@ -184,7 +186,7 @@ def _requeue_note(plan: Plan, job_id: str, scheduler: Scheduler) -> list[str]:
     if not times or scheduler.may_requeue(job_id) is not False:
         return []
     site = "the site does not let this job be requeued (Slurm shows Requeue=0)"
-    return [f"{site}: --requeue {times} has no effect"]
+    return [f"{site}: {spell('requeue', times)} has no effect"]
 
 
 def _check_secrets(plan: Plan, env: Mapping[str, str]) -> None:
@@ -212,7 +214,8 @@ def check_available(plan: Plan, scheduler: Scheduler) -> None:
     if reason:
         raise PlanError(
             f"profile {plan.profile!r} cannot run here: {reason}",
-            hint="run on this machine with --profile local, or see the script with --dry-run",
+            hint=f"run on this machine with {spell('profile', 'local')}, or see the script with "
+            f"{spell('dry-run')}",
         )
 
 
@@ -295,7 +298,8 @@ def sweep_parts(
     """
     plan, sweep = prepared.plan, prepared.plan.sweep
     limits = scheduler.array_limits() if sweep else None
-    if sweep is None or limits is None:
+    # the task ids of a person stay as they are: sbatch accepts them, or not
+    if sweep is None or limits is None or sweep.typed_array:
         return [prepared]
     if sweep.tasks > limits.jobs:
         noun = "task" if sweep.pack else "element"
@@ -310,8 +314,9 @@ def sweep_parts(
     jobs = []
     for number, part in enumerate(parts, 1):
         suffix = f"-{number}" if len(parts) > 1 else ""
-        name = check_job_name(with_ending(plan.name, suffix))
-        directives = {"job-name": name, "array": part.array}
+        name = with_ending(plan.name, suffix)
+        given_name = plan.directive("job-name") or plan.name
+        directives = {"job-name": with_ending(given_name, suffix), "array": part.array}
         request = replace(prepared.request, elements=part.chosen, max_parallel=part.max_parallel)
         job = changed_job(prepared, surroundings, directives, name=name, sweep=part)
         jobs.append(replace(job, request=request))

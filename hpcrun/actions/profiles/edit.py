@@ -51,7 +51,8 @@ from hpcrun.profiles.yaml_file import (
 )
 
 TYPES: Key = ("gpu", "types")
-_TIMES = (("time", "default"), ("time", "max"), ("requeue", "warn"), ("cancel_idle",))
+# sbatch has --time in minutes and --signal in seconds: other numbers need their unit
+_TIMES = (("requeue", "warn"), ("cancel_idle",))
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 RunEditor = Callable[[Path], int]
@@ -444,7 +445,7 @@ def _parse_value(key: Key, text: str) -> Any:
     """
     if text == "null":
         return None
-    if _plain(key)[-2:] in _TIMES and text.isdecimal():  # minutes in a file, as in sbatch's --time
+    if _plain(key)[-2:] in _TIMES and text.isdecimal():
         raise UsageError(
             f"{dotted(key)}={text} has no unit",
             hint=f"write {text}m for minutes, or {text}s, {text}h",

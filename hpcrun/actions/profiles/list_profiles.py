@@ -129,7 +129,7 @@ def _verdict_on_variables(name: str, loaded: LoadedProfile) -> Verdict:
         if origin:
             path = origin.path
             line = origin.line
-        mistake = Mistake(path, line, f"env.{finding.text}", key)
+        mistake = Mistake(path, line, f"env.{finding.text()}", key)
         if not finding.impossible:
             remarks.append(mistake)
             continue

@@ -11,13 +11,22 @@ from dataclasses import dataclass
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import NotFoundError, ProfileError, UsageError, nearest
 from hpcrun.job.plan.job_plan import planned_env
-from hpcrun.job.profile_model import Profile
+from hpcrun.job.profile_model import FabricSection, Profile
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.text.recognise_secrets import MASK, is_secret
+from hpcrun.job.text.spelling import spell
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
-from hpcrun.profiles.variable_catalogue import PREFIXES, Finding, Variable, load_catalogue
+from hpcrun.profiles.variable_catalogue import (
+    ONE_NODE,
+    PREFIXES,
+    Finding,
+    Variable,
+    load_catalogue,
+)
 from hpcrun.profiles.yaml_file import Key, Origin
 
+KNOWN_NAMES = (*PREFIXES, "MASTER_")
+"""The beginnings of the names of which hpcrun knows something."""
 # variable → the key of ``fabric`` that sets it; ``interface`` sets the others
 _OF_FABRIC = {"NCCL_IB_HCA": "hcas", "HPCRUN_HOST_SUFFIX": "host_suffix"}
 
@@ -74,7 +83,7 @@ def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
     catalogue = load_catalogue()
     profile = loaded.profile
     env = {**profile.fabric.env(), **profile.env}
-    findings = _findings(env, profile, profile.gpu.type)
+    findings = _findings(env, profile, _any_size(profile))
     problems = {finding.name: finding.advice for finding in findings}
     rows = []
     for name, value in env.items():
@@ -89,33 +98,47 @@ def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
     return ProfileVariables(profile.name, tuple(rows), by_script)
 
 
+@dataclass(frozen=True, slots=True)
+class JobHardware:
+    """What decides whether a variable of a job is harmful."""
+
+    gpu_type: str | None  # of its GPUs, as the site calls it
+    nodes: int
+
+
 def check_job_env(
-    request: JobRequest, loaded: LoadedProfile, gpu_type: str | None
-) -> tuple[str, ...]:
-    """Return notes on the variables of a job.
+    request: JobRequest, loaded: LoadedProfile, size: JobHardware, *, of_profile: bool = True
+) -> None:
+    """Check that the variables of --env and of the profile have possible values.
 
     Args:
         request: the job, with its own variables.
         loaded: the profile of the job, with the file of each value.
-        gpu_type: the type of the job's GPUs, as the site calls it.
+        size: the size of the job.
+        of_profile: the job gets the variables of the profile.
 
     Raises:
         UsageError: a variable of --env has an impossible value.
         ProfileError: a variable of the profile has an impossible value.
     """
     profile = loaded.profile
+    if not of_profile:
+        profile = profile.model_copy(update={"env": {}, "fabric": FabricSection(), "secrets": ()})
     planned = planned_env(request, profile)
     env = {name: value for name, value in planned if value is not None}
-    findings = _findings(env, profile, gpu_type)
-    for finding in findings:
+    for finding in _findings(env, loaded.profile, size):
         if not finding.impossible:
             continue
         hint = f"hpcrun profile env {finding.name} explains it"
         origin = _origin(finding.name, loaded)
         if origin is None or finding.name in dict(request.env):
-            raise UsageError(f"--env {finding.text}", hint=hint)
-        raise ProfileError(f"{origin}: env.{finding.text}", hint=hint)
-    return tuple(finding.text for finding in findings)
+            raise UsageError(f"{spell('env')} {finding.text()}", hint=hint)
+        raise ProfileError(f"{origin}: env.{finding.text()}", hint=hint)
+
+
+def _any_size(profile: Profile) -> JobHardware:
+    """Return the size of the jobs of a profile: several nodes, with its own type of GPU."""
+    return JobHardware(profile.gpu.type, nodes=2)
 
 
 def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
@@ -129,24 +152,34 @@ def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
         if is_secret(name, value, profile.secrets):
             del env[name]
     problems = []
-    for finding in _findings(env, profile, profile.gpu.type):
+    for finding in _findings(env, profile, _any_size(profile)):
         key = _place(finding.name, loaded) or ("env", finding.name)
         problems.append((finding, key))
     return problems
 
 
-def _findings(env: Mapping[str, str], profile: Profile, gpu_type: str | None) -> Sequence[Finding]:
-    """Return the problems with the variables of a job on GPUs of a type."""
-    if not any(name.startswith((*PREFIXES, "MASTER_")) for name in env):
+def _findings(env: Mapping[str, str], profile: Profile, size: JobHardware) -> Sequence[Finding]:
+    """Return the problems with the variables of a job."""
+    if not any(name.startswith(KNOWN_NAMES) for name in env):
         return ()
-    catalogue = load_catalogue()
+    return load_catalogue().check(env, gpu_text(profile, size), network_words(profile, size))
+
+
+def gpu_text(profile: Profile, size: JobHardware) -> str:
+    """Return the type and the model of a job's GPUs."""
     card = None
-    entry = profile.gpu.types.get(gpu_type or "")
+    entry = profile.gpu.types.get(size.gpu_type or "")
     if entry:
         card = entry.card.model
-    if not card and gpu_type in (None, profile.gpu.type):
+    if not card and size.gpu_type in (None, profile.gpu.type):
         card = profile.card.model
-    return catalogue.check(env, f"{gpu_type or ''} {card or ''}")
+    return f"{size.gpu_type or ''} {card or ''}"
+
+
+def network_words(profile: Profile, size: JobHardware) -> frozenset[str]:
+    """Return the kind of network between the nodes of a job, and whether it has one node."""
+    kind = profile.fabric.kind or ""
+    return frozenset({kind, ONE_NODE}) if size.nodes == 1 else frozenset({kind})
 
 
 def _origin(name: str, loaded: LoadedProfile) -> Origin | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, did_you_mean
 from hpcrun.job.run_paths import JOB_ID, RUN_ID, RunsFolder, run_name
+from hpcrun.job.text.quoting import job_name_from
 from hpcrun.job.text.units import index_ranges
 from hpcrun.runs.attempt import names_in
 from hpcrun.runs.elements import Elements, elements_of
@@ -56,6 +57,9 @@ def find_run(label: str, store: RunStore) -> FoundRun:
             what = f"hpcrun explain {label} explains it, scancel {label} cancels it"
             error.job_id = label
             error.if_listed = f"hpcrun did not submit this job: {what}"
+            of_name = job_name_from(label)
+            if of_name in map(run_name, store.run_ids()):
+                error.hint = f"did you mean {of_name}?"
         raise
 
 
@@ -144,6 +148,19 @@ def _find(label: str, store: RunStore) -> FoundRun:
     return _by_name(label, ids, store)
 
 
+def _of_given_name(label: str, ids: Sequence[str], store: RunStore) -> list[str]:
+    """Return the runs whose jobs were given this name, which their folders cannot have."""
+    of_run = job_name_from(label)
+    named = []
+    for run_id in ids:
+        if run_name(run_id) == of_run:
+            run = store.load(run_id)
+            directives = dict(run.plan.get("directives", ()))
+            if label in (directives.get("job-name"), run.request.get("name")):
+                named.append(run_id)
+    return named
+
+
 def _by_name(label: str, ids: Sequence[str], store: RunStore) -> FoundRun:
     """Return the run with a name, or whose id begins or ends with the label.
 
@@ -152,6 +169,9 @@ def _by_name(label: str, ids: Sequence[str], store: RunStore) -> FoundRun:
         UsageError: several runs match.
     """
     named = [run_id for run_id in ids if run_name(run_id) == label]
+    if not named and not _ANY_JOB.fullmatch(label):
+        named = _of_given_name(label, ids, store)
+        label = run_name(named[0]) if named else label
     if not named and label in map(run_name, names_in(RunsFolder(store.root).studies)):
         raise NotFoundError(
             f"no run is named {label!r}, but a scaling study",

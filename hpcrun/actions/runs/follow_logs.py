@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from pathlib import Path
 
-from hpcrun.actions.runs.log_choice import LogChoice, choose_logs, logs_of
+from hpcrun.actions.runs.log_choice import LogChoice, choose_logs, logs_of, script_log
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.follow_files import FEW, follow
-from hpcrun.runs.log_files import LogFile
+from hpcrun.runs.log_files import LogFile, has_text
 
 READ_EVERY_S = 0.5
 MANY_READ_EVERY_S = 1.0
@@ -52,6 +52,8 @@ class _GrowingLogs:
             self._shown = choose_logs(self.folder, self.choice)
         else:
             self._shown = self._logs_of_newest()
+            if self.choice.script and not any(map(has_text, self._shown)):
+                self._shown.append(script_log(self.folder, self.choice, self._newest or 0))
         return self._shown
 
     def over(self) -> bool:

@@ -14,8 +14,6 @@ from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
 from hpcrun.runs.log_files import LogFile, has_text, rank_log
 from hpcrun.runs.record import Run
 
-_ANY_RANK = 10_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class LogChoice:
@@ -34,11 +32,25 @@ class LogChoice:
     batch_log: str = str(WITHIN.batch_log)
     node: str | None = None
     attempt: int | None = None  # the attempt, counted from 0 as in the records; None for the last
+    # the name of the person's batch script, whose output is shown where the ranks have none; empty
+    # for other jobs
+    script: str = ""
 
     @property
     def several(self) -> bool:
         """Whether the logs may be those of several ranks, so that each line needs its rank."""
         return self.all_ranks or self.node is not None or len(self.ranks) > 1
+
+
+def default_choice(run: Run) -> LogChoice:
+    """Return the logs of a run that are shown where none are chosen."""
+    batch = run.plan.get("batch") or {}
+    return LogChoice((run.main_rank,), run.roles, script=batch.get("name", ""))
+
+
+def script_log(folder: Path, choice: LogChoice, attempt: int = 0) -> LogFile:
+    """Return the log of the batch script."""
+    return LogFile(folder / choice.batch_log, choice.script or "batch", attempt)
 
 
 def role_named(run: Run, name: str | None) -> RoleRanks | None:
@@ -60,7 +72,7 @@ def role_named(run: Run, name: str | None) -> RoleRanks | None:
 
 
 def parse_ranks(text: str, world_size: int, of: str = "the job") -> tuple[int, ...]:
-    """Return the ranks in ``0-3,7``.
+    """Return the ranks in ``0-3,7``; a world size of 0 is not known.
 
     Raises:
         UsageError: the text is not a list of ranks.
@@ -70,7 +82,7 @@ def parse_ranks(text: str, world_size: int, of: str = "the job") -> tuple[int, .
         chosen = parse_indices(text)
     except ValueError as error:
         raise UsageError(f"--rank: {error}") from None
-    if chosen[-1] >= world_size:
+    if 0 < world_size <= chosen[-1]:
         raise NotFoundError(
             f"{of} has no rank {chosen[-1]}", hint=f"its ranks are 0 to {world_size - 1}"
         )
@@ -86,8 +98,7 @@ def chosen_ranks(run: Run | None, text: str | None, role_name: str | None) -> tu
     if role is None:
         if text is None:
             return ()
-        world_size = run.world_size if run else _ANY_RANK
-        return parse_ranks(text, world_size)
+        return parse_ranks(text, run.world_size if run else 0)
     if text is None:
         counted: Sequence[int] = range(role.ranks)
     else:
@@ -155,15 +166,16 @@ def logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
 def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
     """Return the logs of a run to show without following: those with text, else the batch script's.
 
-    If a job fails before its ranks start, only the batch log says why.
+    If a job fails before its ranks start, only the batch log says why; a person's script may print
+    something itself.
     """
     logs = [log for log in choose_logs(folder, choice) if has_text(log)]
     if logs or choice.batch or choice.attempt is not None:
         return logs
-    batch = LogFile(folder / choice.batch_log, "batch")
+    batch = script_log(folder, choice)
     if not has_text(batch):
         return []
     attempt = chosen_attempt(folder, choice)
-    if attempt is None or not ranks(attempt.folder):
+    if choice.script or attempt is None or not ranks(attempt.folder):
         return [batch]
     return []

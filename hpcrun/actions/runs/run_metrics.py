@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,15 @@ from hpcrun.runs.metric_files import (
     noted,
 )
 
+# Metrics of which more is better, by a word of their name; of all others, and of losses and errors,
+# less is better.
+_MORE_IS_BETTER = re.compile(
+    r"(^|[^a-z])(acc|accuracy|auc|auroc|auprc|ap|map|mrr|f1|precision|recall|ndcg|hit|hits|hr|bleu"
+    r"|rouge|r2|reward|return|"
+    r"score|iou|miou|dice|psnr|ssim|top1|top5|throughput|samples_per_s|tokens_per_s)(?![a-z])",
+    re.IGNORECASE,
+)
+_LOSS = re.compile(r"(loss|err|errors?)(?![a-z])", re.IGNORECASE)
 _PROGRESS = ("epoch", "iter", "iteration", "global_step")
 
 
@@ -40,7 +50,11 @@ class Metrics:
 
 
 def metric_patterns(
-    profile: str, folders: Sequence[Source], configured: Mapping[str, str]
+    profile: str,
+    folders: Sequence[Source],
+    configured: Mapping[str, str],
+    *,
+    reads_paths: bool = True,
 ) -> tuple[dict[str, str], str | None]:
     """Return the patterns for a run's logs, and a remark if its profile cannot be read.
 
@@ -48,9 +62,13 @@ def metric_patterns(
         profile: the name or the path of the profile.
         folders: the folders in which profiles are found.
         configured: those of config.yaml, which have priority over the profile's.
+        reads_paths: whether to read a profile that is named by its path.
     """
-    from hpcrun.profiles.load import load_profile  # reading one takes longer than all the rest
+    # reading one takes longer than all the rest
+    from hpcrun.profiles.load import is_path, load_profile
 
+    if is_path(profile) and not reads_paths:
+        return dict(configured), None
     try:
         return {**load_profile(profile, folders).profile.metrics, **configured}, None
     except HpcrunError as error:
@@ -139,6 +157,11 @@ def _rows_of_rank(
         for attempt in begun:
             logged += finder.rows(attempt, rank)
     return join([*count_steps(logged), *recorded])
+
+
+def is_more_better(metric: str) -> bool:
+    """Whether more of a metric is better, by its name."""
+    return _MORE_IS_BETTER.search(metric) is not None and _LOSS.search(metric) is None
 
 
 def read_elements(

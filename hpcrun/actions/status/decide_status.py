@@ -316,6 +316,8 @@ def _end_reason(exit_: ExitRecord) -> str:
     text = _ENDED_BY.get(exit_.reason, ("", ""))[1]
     if text and exit_.message:
         return f"{text}, {exit_.message}"
+    if exit_.status == 0 and not text:
+        return exit_.message or "; ".join(exit_.notes)
     return text or exit_.message
 
 
@@ -339,6 +341,7 @@ def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> 
         reason = _end_reason(exit_) or None
     elif not exit_.signal:
         shown = state.COMPLETED if exit_.status == 0 else state.FAILED
+        reason = _end_reason(exit_) or None
     elif cancelled:
         shown = state.CANCELLED
     elif run.walltime_s is not None and elapsed_s >= run.walltime_s:

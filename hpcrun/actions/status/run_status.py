@@ -13,6 +13,7 @@ from hpcrun.job.request.after import Condition, fulfils
 from hpcrun.job.request.parameters import Parameters, parameters_text
 from hpcrun.job.run_paths import run_name
 from hpcrun.job.text.units import count, index_ranges
+from hpcrun.runs.attempt import with_granted_nodes
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, Run
 
@@ -139,9 +140,10 @@ class ElementStatus:
 
 def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
     """Return an element of a sweep as a separate run: ``train/3``, job ``123_3``."""
+    run = with_granted_nodes(item.run, item.folder, element.index)
     return replace(
         item,
-        run=replace(item.run, name=f"{item.run.name}/{element.index}", job_id=element.job_id),
+        run=replace(run, name=f"{run.name}/{element.index}", job_id=element.job_id),
         status=element.status,
         stale=element.stale,
         elements=(),

@@ -37,6 +37,7 @@ from hpcrun.runs.attempt import (
     has_started,
     last_attempt,
     last_attempts,
+    with_granted_nodes,
 )
 from hpcrun.runs.elements import (
     ElementRecords,
@@ -72,10 +73,12 @@ def active_ids(store: RunStore) -> list[str]:
 def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     """Return the status of runs, with one query to each scheduler for any number of them.
 
-    Runs of another cluster or host are not queried, since their job ids mean nothing here. The
-    result is passed to ``ports.on_status``.
+    Runs of another cluster or host are not queried, since their job ids mean nothing here; nor are
+    those of a store that is only read. The result is passed to ``ports.on_status``.
     """
     store, now_s = ports.store, ports.now_s()
+    if store.is_read_only:
+        return last_known(run_ids, store=store, now_s=now_s)
     runs, damaged = _load(run_ids, store)
     # one query also includes the runs for which these may wait
     others, _ = _load(_awaited_ids(runs, store), store)
@@ -314,7 +317,7 @@ def _with_job(known: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
         return known
     run = replace(known.run, job_id=job_id)
     with suppress(HpcrunError):  # a full disk: it is found again next time
-        store.save(run)
+        run = store.change(run, job_id=job_id)
     return replace(known, run=run)
 
 
@@ -448,12 +451,13 @@ def run_status(
             only for a run that is not over.
         answers: of the scheduler; None if it did not answer.
     """
+    run = known.run
+    if not known.elements.are_array:  # element_row does it for each element
+        run = with_granted_nodes(run, known.folder)
     if known.last is not None and known.last.final:
         ended = EndedElements(known, now_s) if known.elements.are_array else ()
         unconfirmed = known.may_return and answers is None
-        return RunStatus(
-            known.run, known.folder, known.last, elements=ended, unconfirmed=unconfirmed
-        )
+        return RunStatus(run, known.folder, known.last, elements=ended, unconfirmed=unconfirmed)
     elements = _judge_elements(known, records or {}, answers, now_s)
     elsewhere = records is None
     if elsewhere:
@@ -467,7 +471,7 @@ def run_status(
             status = statuses[0]
         status = _with_refusal(status, known.folder)
     return RunStatus(
-        known.run,
+        run,
         known.folder,
         status,
         stale=_is_stale(status, answered=answers is not None, now_s=now_s),

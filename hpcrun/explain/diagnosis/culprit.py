@@ -23,6 +23,7 @@ from hpcrun.explain.diagnosis.launcher_lines import (
     failed_task,
     failed_with,
     first_failure,
+    starts_ranks,
 )
 from hpcrun.explain.diagnosis.line_rank import inferred_rank, missing_rank, named_rank, rank_of_hit
 from hpcrun.explain.diagnosis.root_exception import without_values
@@ -315,13 +316,16 @@ def seen_by_launcher(facts: Facts, *, several: bool = False) -> int | None:
         if several and len(_seen_together(facts)) > 1:
             return None
         return root.rank
-    shared = (log for log in facts.logs if log.rank is None)
-    return _first_known(
-        *(
-            failed_task(log.scan.tail, several_nodes=log.several_nodes, several=several)
-            for log in shared
+    for log in facts.logs_of(None):
+        rank = failed_task(
+            log.end,
+            tasks_are_ranks=not starts_ranks(log.scan.tail),
+            several_nodes=log.several_nodes,
+            several=several,
         )
-    )
+        if rank is not None:
+            return rank
+    return None
 
 
 def root_of(facts: Facts) -> Failure | None:
@@ -336,6 +340,6 @@ def _seen_together(facts: Facts) -> tuple[int, ...]:
 
 def _roots(facts: Facts) -> Iterator[tuple[Sequence[str], Failure]]:
     for log in facts.logs_of(None):
-        root = first_failure(log.scan.tail)
+        root = first_failure(log.end)
         if root is not None and root.exitcode != TORN_DOWN:
-            yield log.scan.tail, root
+            yield log.end, root

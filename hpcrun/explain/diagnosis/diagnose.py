@@ -25,7 +25,6 @@ from hpcrun.explain.diagnosis.last_words import (
     is_beside,
     is_in_chain,
     is_said_caught,
-    last_burst,
     speech_of,
     was_survived,
 )
@@ -38,7 +37,8 @@ from hpcrun.explain.diagnosis.line_order import (
     line_of,
     was_cleared_away,
 )
-from hpcrun.explain.diagnosis.log import Log, went_beyond
+from hpcrun.explain.diagnosis.log import Log
+from hpcrun.explain.diagnosis.progress import went_beyond
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import is_exception_line
@@ -299,10 +299,9 @@ def _ended_before(facts: Facts) -> bool:
 def _hits_of_the_end(log: Log, facts: Facts) -> list[Hit]:
     """Return the matching lines of a log that concern its end."""
     end = facts.ends.get(log.rank) if log.rank is not None else None
-    hits = [
+    return [
         hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)
     ]
-    return last_burst(hits)
 
 
 def _behind(ranked: Sequence[Cause]) -> Cause | None:
@@ -313,7 +312,8 @@ def _behind(ranked: Sequence[Cause]) -> Cause | None:
     here = (
         item
         for item in ranked
-        if item.log is not None and (item.log is best.log or item.rank is None)
+        if item.log is not None
+        and (item.log is best.log or item.rank is None or item.rule.level == "wait")
     )
     return next((item for item in here if best.rule.name in item.rule.before), best)
 

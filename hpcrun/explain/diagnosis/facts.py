@@ -51,6 +51,7 @@ class RankEnd:
 
     Attributes:
         signalled: it was terminated before it ended, whatever its status.
+        pid: the process id of its program; 0 if it is not known.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class RankEnd:
     status: int
     ended_s: float
     signalled: bool = False
+    pid: int = 0
 
     @property
     def by_itself(self) -> bool:
@@ -79,6 +81,7 @@ class Facts:
         start: which start of the ranks it is about, where torchrun started them again later; else
             empty.
         role: the role that all ranks are of; None without roles.
+        addresses: the addresses of the nodes → their names.
     """
 
     state: str
@@ -89,6 +92,7 @@ class Facts:
     flight: Flight | None = None
     start: str = ""
     role: RoleRanks | None = None
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def nodes(self) -> dict[int, str]:
@@ -111,17 +115,19 @@ class Cause:
     Attributes:
         log, hit: None if the job's state or a rank's exit status decided.
         rank: the rank that failed; None for the whole job.
+        more: what else is said of it, with the words of a log; empty for nothing.
     """
 
     rule: Rule
     rank: int | None = None
     log: Log | None = None
     hit: Hit | None = None
+    more: str = ""
 
     @property
     def text(self) -> str:
         """What happened."""
-        return fill(self.rule.cause, self.hit.values if self.hit else {})
+        return fill(self.rule.cause, self.hit.values if self.hit else {}) + self.more
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,12 +99,14 @@ class Flight:
         in_circle: the ranks wait for each other: the groups are used in different orders.
         dumps: the ranks with a dump.
         unknown: the ranks without one.
+        source: who recorded it.
     """
 
     meetings: tuple[Meeting, ...] = ()
     in_circle: bool = False
     dumps: tuple[int, ...] = ()
     unknown: tuple[int, ...] = ()
+    source: str = "torch's flight recorder (FlightRecorder.hpp)"
 
     @property
     def decided(self) -> bool:

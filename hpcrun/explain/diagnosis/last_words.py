@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
 
 from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, RankEnd, Speech
 from hpcrun.explain.diagnosis.line_order import came_of_a_timeout
 from hpcrun.explain.diagnosis.log import Log
+from hpcrun.explain.diagnosis.progress import is_done
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line
@@ -53,28 +52,6 @@ _OF_OTHERS = re.compile(r"DEADLINE_EXCEEDED|distributed service detected fatal e
 end aborted.
 """
 _COLLECTIVES = "/torch/distributed/"
-_FAR = 200
-"""Lines between two failures that are not related."""
-_STEPS = 3
-"""Further steps that prove it: after the failure of a rank, another one may still print one or two.
-"""
-_TRIED_AGAIN_WITHIN = 3
-"""Lines after a failure in which a program says that it tried again with success."""
-_DONE_WITHIN = 3
-"""Lines at the end of a log in which a program says that it is done."""
-_STEP = re.compile(
-    r"\b(?:step|epoch|iter|iteration|batch)\b\W{0,3}\d|\bloss\W{1,4}\d|\b\d+/\d+ \[\d",
-    re.ASCII | re.IGNORECASE,
-)
-_DONE = re.compile(
-    r"\b(?:done|finished|(?:training|job|run) (?:is )?complete|completed(?: "
-    r"successfully)?|success(?:fully)?)\b"
-    r"(?: in \S+(?: \S+)?)?[\s.!]*$",
-    re.IGNORECASE,
-)
-_TRIED_AGAIN = re.compile(
-    r"\b(?:retry|attempt \d+|second try)\b.*\bsucceeded\b|\brecovered\b", re.IGNORECASE
-)
 _QUOTES = re.compile(r'^\W*\w+\s?[:=]\s?"[^"]*"\W*$')
 """A line that shows a text, such as a sample of the data or what a model generated."""
 
@@ -156,6 +133,7 @@ def is_in_chain(hit: Hit, log: Log) -> bool:
     return (
         place is not None
         and log.traceback is not None
+        and not log.traceback.stated
         and log.traceback.begins <= place <= log.traceback.last
     )
 
@@ -164,17 +142,20 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     """Whether the program went on after a line: an exception that it caught, and said so."""
     if is_said_caught(hit, log):
         return True
+    raised = log.traceback
+    if raised is None and _QUOTES.match(hit.line):
+        return True
     place = log.scan.position(hit.number)
-    # a line about the job's end: many lines behind it belong to the next attempt
-    if place is not None and hit.rule.states:
-        tail = log.scan.tail
-        return len(tail) - place > AFTER_MOST and _went_on(tail, max(-1, place))
-    # a rule with `before` names the cause of what follows, so the program did not survive it
-    if place is None or hit.rule.before or not is_exception_line(hit.line):
+    if place is None:
         return False
-    if log.traceback is None or place > log.traceback.last:
-        return len(log.scan.tail) - place > AFTER_MOST
-    return place < log.traceback.begins or uncaught([log], end) is None
+    # a rule with `before` names the cause of what follows, so the program did not survive it
+    leads_to_end = bool(hit.rule.before)
+    if place < log.history and not (leads_to_end and raised is not None):
+        # after a signal a program may go on for some time, unless it says how it ended
+        return not hit.rule.states or raised is not None or is_done(log.scan.tail, log.history)
+    if raised is None or leads_to_end or not is_exception_line(hit.line) or place > raised.last:
+        return False
+    return place < raised.begins or uncaught([log], end) is None
 
 
 def is_beside(hit: Hit, log: Log) -> bool:
@@ -185,12 +166,11 @@ def is_beside(hit: Hit, log: Log) -> bool:
     that line may have priority over the rule of the exception.
     """
     raised = log.traceback
-    if (
-        raised is None
-        or raised.stated
-        or raised.followed_by > AFTER_MOST
-        or _OF_MACHINES.search(raised.exception)
-    ):
+    if raised is not None and raised.stated:
+        place = log.scan.position(hit.number)
+        is_exception = is_exception_line(raised.exception)
+        return is_exception and place is not None and raised.begins - place > AFTER_MOST
+    if raised is None or raised.followed_by > AFTER_MOST or _OF_MACHINES.search(raised.exception):
         return False
     if hit.rule.states or hit.rule.level not in ("cause", "symptom") or is_exception_line(hit.line):
         return False
@@ -199,25 +179,6 @@ def is_beside(hit: Hit, log: Log) -> bool:
         return any(_KILLED.match(line) for line in log.scan.tail[raised.last + 1 : place + 1])
     of_it = {other.rule.name for other in log.scan.hits if is_in_chain(other, log)}
     return not is_in_chain(hit, log) and not of_it & hit.rule.before
-
-
-def last_burst(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the matches of a log without those far above the next of their level.
-
-    Matches far above did not end the program.
-    """
-    kept = list(hits)
-    for level in ("cause", "symptom"):
-        numbers = [hit.number for hit in hits if hit.rule.level == level and hit.number is not None]
-        begins = max(
-            (after for before, after in pairwise(numbers) if after - before > _FAR), default=0
-        )
-        kept = [
-            hit
-            for hit in kept
-            if hit.rule.level != level or hit.number is None or hit.number >= begins
-        ]
-    return kept
 
 
 def is_said_caught(hit: Hit, log: Log) -> bool:
@@ -252,42 +213,3 @@ def hangs_since(log: Log) -> bool:
         place is not None
         and sum(bool(line.strip()) for line in log.scan.tail[place + 1 :]) <= _LAST_LINES
     )
-
-
-def without_survived(log: Log) -> Log:
-    """Return a log without the exception and the lines of failures after which its program went on.
-
-    For a log without a record of its rank's end: the log alone must show it. A batch script's
-    "done" proves nothing, since it also follows a failure; so at least one further step must stand
-    between.
-    """
-    tail, raised = log.scan.tail, log.traceback
-    if raised is not None and not _went_on(tail, raised.last):
-        return log  # an exception ended it, and what stands above may be why
-    hits = tuple(
-        hit
-        for hit in log.scan.hits
-        if not _QUOTES.match(hit.line) and not _went_on(tail, _place_of(hit, log))
-    )
-    return replace(log, scan=replace(log.scan, hits=hits), traceback=None)
-
-
-def _place_of(hit: Hit, log: Log) -> int | None:
-    """Return the position of a line in the tail.
-
-    The result is None for a line that is needed although the program went on.
-    """
-    place = log.scan.position(hit.number)
-    if place is None or hit.rule.level == "caught" or hit.rule.states:
-        return None
-    return max(-1, place)
-
-
-def _went_on(tail: Sequence[str], place: int | None) -> bool:
-    if place is None:
-        return False
-    after = [line for line in tail[place + 1 :] if line.strip()]
-    if any(map(_TRIED_AGAIN.search, after[:_TRIED_AGAIN_WITHIN])):
-        return True
-    steps = sum(_STEP.search(line) is not None for line in after)
-    return steps >= _STEPS or (steps > 0 and any(map(_DONE.search, after[-_DONE_WITHIN:])))

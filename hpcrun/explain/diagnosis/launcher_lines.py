@@ -285,20 +285,25 @@ def failed_with(first: Failure, lines: Sequence[str]) -> list[int]:
 
 
 def failed_task(
-    lines: Sequence[str], *, several_nodes: bool = False, several: bool = False
+    lines: Sequence[str],
+    *,
+    tasks_are_ranks: bool,
+    several_nodes: bool = False,
+    several: bool = False,
 ) -> int | None:
     """Return the rank that srun or another launcher saw fail first.
 
-    A task is a rank if srun starts the ranks. The result is None if several failed at once. Other
-    launchers name a rank of the job or of the node in their reports.
+    The result is None if several failed at once. Other launchers name a rank of the job or of the
+    node in their reports.
 
     Args:
         lines: the lines of a log without a rank.
+        tasks_are_ranks: srun starts the ranks, and no program that starts those of a node.
         several_nodes: a number that counts the processes of a node is not the rank.
         several: several processes failed alike: torchrun's agent names the one with the lowest
             number.
     """
-    tasks_are_ranks = not starts_ranks(lines) and not _passed_on(lines)
+    tasks_are_ranks = tasks_are_ranks and not _passed_on(lines)
     several_nodes = several_nodes or any(_WAITED_IN_ORDER in line for line in lines)
     for line in _with(_WORDS_OF_RANKS, lines):
         if tasks_are_ranks and (match := _failed_task(line)):

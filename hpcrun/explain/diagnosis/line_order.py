@@ -189,8 +189,8 @@ def was_cleared_away(log: Log, hit: Hit) -> bool:
     place = log.scan.position(hit.number)
     if place is None or hit.rule.level != "symptom":
         return False
-    root = first_failure(log.scan.tail)
-    entries = failures(log.scan.tail)
+    root = first_failure(log.end)
+    entries = failures(log.end)
     mine = next(
         (one for one in reversed(entries) if 0 < place - one.position <= _ENTRY_LINES), None
     )

@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,13 +17,14 @@ from hpcrun.explain.diagnosis.launcher_lines import (
     speakers_of,
     starts_ranks,
 )
+from hpcrun.explain.diagnosis.progress import ends_with_a_step, history_ends
 from hpcrun.explain.diagnosis.root_exception import (
     complains,
     first_complaint,
     is_statement,
     root_exception,
 )
-from hpcrun.explain.diagnosis.scan import LogScan
+from hpcrun.explain.diagnosis.scan import Hit, LogScan
 from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line
 
 _MOST_SPEAKERS = 64
@@ -38,17 +39,6 @@ server.
 """
 _WARNING_LINES = 60
 """Lines between NCCL's warning and the exception that comes of it: NCCL's and torch's frames."""
-_COUNT = re.compile(
-    r"\b(step|epoch|iter|iteration|batch)\w*\b\W{0,3}(\d{1,18})|\b()(\d{1,18})/\d+ ",
-    re.ASCII | re.IGNORECASE,
-)
-"""What a program says of how far it is."""
-_LONGEST = 300
-_LAST = 2
-"""Lines at the end of a log that show whether its program made progress until then."""
-
-Counter = tuple[int, ...]
-Shape = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +54,8 @@ class Log:
         several_nodes: its lines, or those beside them, are of several nodes: a local rank is not
             the rank.
         restart: how often torchrun had started the ranks again.
+        history: the number of lines at the beginning of ``scan.tail`` that its program has
+            survived: it made progress below them.
     """
 
     name: str
@@ -74,6 +66,14 @@ class Log:
     part: bool = False
     several_nodes: bool = False
     restart: int = 0
+    history: int = 0
+
+    @property
+    def end(self) -> Sequence[str]:
+        """The lines of its end; those that its program has survived are empty."""
+        if not self.history:
+            return self.scan.tail
+        return (*[""] * self.history, *self.scan.tail[self.history :])
 
     @property
     def heralds(self) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ class Log:
         value is None then.
         """
         if self.traceback is None:
-            return first_complaint(self.scan.tail)
+            return first_complaint(self.end)
         return None
 
 
@@ -126,8 +126,57 @@ def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) 
     The batch script's log has the exceptions of several programs.
     """
     several = rank is None and of_several_nodes(scan.tail)
-    raised = root_exception(scan.tail, mixed=rank is None)
-    return Log(name, rank, scan, written_s, raised, several_nodes=several)
+    log = Log(name, rank, scan, written_s, several_nodes=several)
+    return _with_end(log, range(len(scan.tail)), mixed=rank is None)
+
+
+def _with_end(log: Log, places: Sequence[int], *, mixed: bool) -> Log:
+    """Return a log with the exception that ended its program.
+
+    Args:
+        log: the log.
+        places: positions of the lines of the program.
+        mixed: several processes write them.
+    """
+    tail = log.scan.tail
+    with_hit = {log.scan.position(hit.number) for hit in log.scan.hits}
+    alarms = [place for place in places if place in with_hit or _is_alarm(tail[place])]
+    history = history_ends(tail, alarms, log.scan.speakers) or log.history
+    of_end = [place for place in places if place >= history]
+    raised = root_exception([tail[place] for place in of_end], mixed=mixed)
+    if raised is not None:
+        raised = replace(
+            raised,
+            begins=of_end[raised.begins],
+            ends=of_end[raised.ends],
+            last=of_end[raised.last],
+        )
+        log = replace(log, scan=_with_frames(log.scan, raised))
+    return replace(log, traceback=raised, history=history)
+
+
+def _with_frames(scan: LogScan, raised: Traceback) -> LogScan:
+    """Return what was found in a log, with the rules about the frames of the exception of its end.
+
+    They have priority over what the words of its line alone suggest.
+    """
+    number = scan.number(raised.ends)
+    speaker = scan.speakers[raised.ends]
+    hits = []
+    for rule in scan.framed:
+        values = rule.match_raised(raised)
+        if values is not None:
+            hits.append(Hit(rule, scan.tail[raised.ends], number, values, speaker))
+    names = {hit.rule.name for hit in hits}
+    for hit in scan.hits:
+        if hit.number != number or hit.rule.name not in names:
+            hits.append(hit)
+    hits.sort(key=lambda hit: hit.number or 0)
+    return replace(scan, hits=tuple(hits))
+
+
+def _is_alarm(line: str) -> bool:
+    return is_exception_line(line) or complains(line)
 
 
 def parts(beginning: str, log: Log) -> list[Log]:
@@ -170,7 +219,7 @@ def with_other_log(logs: Sequence[Log]) -> list[Log]:
         for log in logs
         if last.written_s - log.written_s > _LATER_S and (log.traceback or log.scan.hits)
     ]
-    if not before or not ends_with_progress(last.scan.tail):
+    if not before or not ends_with_a_step(last.scan.tail):
         return list(logs)
     return [
         replace(log, traceback=None, scan=replace(log.scan, hits=())) if log in before else log
@@ -256,48 +305,10 @@ def _part(
         for hit in scan.hits
         if hit.speaker == one or (one is None and hit.speaker not in speakers)
     )
-    raised = root_exception([scan.tail[place] for place in places], mixed=one is None)
-    if raised is not None:
-        raised = replace(
-            raised, begins=places[raised.begins], ends=places[raised.ends], last=places[raised.last]
-        )
-    return Log(
-        log.name,
-        rank,
-        replace(scan, hits=hits, tail=tuple(tail)),
-        written_s=float(raised.ends if raised else len(tail)),
-        traceback=raised,
-        part=True,
-        several_nodes=log.several_nodes,
+    # where one rank alone prints the steps, they are those of all: its log's history is kept
+    part = replace(
+        log, rank=rank, scan=replace(scan, hits=hits, tail=tuple(tail)), traceback=None, part=True
     )
-
-
-def reached(lines: Sequence[str]) -> Mapping[Shape, Counter]:
-    """Return how far a program came: the words of the lines that count → their greatest numbers."""
-    greatest: dict[Shape, Counter] = {}
-    for line in lines:
-        counts = [
-            (name, int(number or other))
-            for name, number, _, other in _COUNT.findall(line[:_LONGEST])
-        ]
-        shape = tuple(name for name, _ in counts)
-        counter = tuple(number for _, number in counts)
-        greatest[shape] = max(counter, greatest.get(shape, ()))
-    return greatest
-
-
-def went_beyond(earlier: Sequence[str], later: Sequence[str]) -> bool:
-    """Return whether a program that was started again came further than before.
-
-    Lines that both starts have are compared.
-    """
-    before = reached(earlier)
-    return any(
-        counter > before[shape] for shape, counter in reached(later).items() if shape in before
-    )
-
-
-def ends_with_progress(lines: Sequence[str]) -> bool:
-    """Whether the last lines of a log continue a count."""
-    written = [line for line in lines if line.strip()]
-    return went_beyond(written[:-_LAST], written[-_LAST:])
+    part = _with_end(part, places, mixed=one is None)
+    raised = part.traceback
+    return replace(part, written_s=float(raised.ends if raised else len(tail)))

@@ -92,6 +92,7 @@ _STATEMENTS = tuple(
         r"|\*\*\* stack smashing detected.*)",
         # shells, and what starts a program
         r"^(?P<file>/?[\w./-]+): line (?P<line>\d{1,7}): +(?:\d+ )?(?P<message>.+)",
+        r"^\[\d+\] +[-+]? *\d+ (?P<message>(?:segmentation fault|bus error|abort|killed).*)",  # zsh
         r"^(?P<file>/?[\w./-]+): (?P<line>\d{1,7}): (?P<message>\S+: (?:not found|Permission "
         r"denied).*)",
         r"^(?:/\S{0,80}/)?(?:ba|da|z|k|c|tc)?sh: (?P<message>\S+: (?:No such file or directory"
@@ -304,7 +305,7 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
         (place, number) for place in places if (number := _kind(lines[place])) is not None
     ]
     if not statements:
-        return _bare_exception(lines, places[-1]) if places else None
+        return _bare_exception(lines, places)
     of_program = [
         (place, number) for place, number in statements if not _OF_OTHERS.match(lines[place])
     ]
@@ -325,13 +326,34 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     return Traceback(place, place, frames, _with_next(message, lines, place), place, stated=True)
 
 
-def _bare_exception(lines: Sequence[str], last: int) -> Traceback | None:
-    """Return an exception without a traceback, if it is the last line and the only complaint."""
-    text = lines[last].strip()[:_LONGEST]
-    if not _BARE.match(text) or first_complaint(lines) not in (None, last):
+def _bare_exception(lines: Sequence[str], places: Sequence[int]) -> Traceback | None:
+    """Return an exception without a traceback, if it is the last line and the only complaint.
+
+    Several processes may say the same: the first counts.
+
+    Args:
+        lines: the lines of the log.
+        places: the positions of its last lines.
+    """
+    of_program = [place for place in places if not _OF_OTHERS.match(lines[place])]
+    if not of_program or not _is_bare(lines, of_program[-1]):
+        return None
+    first = first_complaint(lines)
+    if first is None:
+        first = of_program[-1]
+    name = lines[of_program[-1]].partition(":")[0]
+    if not _is_bare(lines, first) or lines[first].partition(":")[0] != name:
         return None
     # without a traceback it is no more than a message
-    return Traceback(last, last, (), text, last, stated=True)
+    text = lines[first].strip()[:_LONGEST]
+    return Traceback(first, first, (), text, first, stated=True)
+
+
+def _is_bare(lines: Sequence[str], place: int) -> bool:
+    text = lines[place].strip()[:_LONGEST]
+    if _REPORTERS.match(text) or _LOST.match(text):
+        return False
+    return _BARE.match(text) is not None or _is_lone_exception(lines, place)
 
 
 def _kind(line: str) -> int | None:

@@ -6,12 +6,14 @@ Checked data from YAML, and one for each Xid.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from hpcrun.errors import nearest
+from hpcrun.explain.diagnosis.simple_yaml import parse_simple
+from hpcrun.explain.diagnosis.traceback import Traceback
 from hpcrun.in_job.preflight.xids import CONSEQUENCE, CONTAINED, PROGRAM, RESET, RESTART, XIDS
 from hpcrun.job.text.patterns import Pattern, PatternError, compile_pattern
 from hpcrun.profiles.folders import Folder, Source, folders_of
@@ -24,6 +26,7 @@ others waited.
 LEVELS: tuple[str, ...] = get_args(Level)
 KEYS = (
     "contains",
+    "frames",
     "pattern",
     "marked",
     "at_end",
@@ -59,7 +62,8 @@ class Rule:
         contains: texts of which a line must contain one; none if only ``states`` or ``exits``
             decide.
         pattern: what the line must also match; None if a text alone is enough.
-        marked: its lines contain one of the marks for which every log is searched.
+        frames: words of a traceback's frames (file, function, code): one frame must contain
+            one of them, and the pattern then matches the exception. Empty if lines alone decide.
         at_end: counts only in the last lines of a log.
         states: states of the job that it explains.
         exits: exit statuses of a rank that it explains, if the rank's log has no message.
@@ -72,7 +76,6 @@ class Rule:
     name: str
     contains: tuple[bytes, ...] = ()
     pattern: Pattern | None = None
-    marked: bool = False
     at_end: bool = False
     states: frozenset[str] = frozenset()
     exits: frozenset[int] = frozenset()
@@ -82,6 +85,27 @@ class Rule:
     fix: str = ""
     next: str = ""
     source: str = ""
+    frames: tuple[str, ...] = ()
+
+    def match_raised(self, raised: Traceback) -> dict[str, str | None] | None:
+        """Return the named groups if an exception was raised in the frames of this rule, else None.
+
+        The exception from which it was raised counts as well.
+        """
+        for one in (raised, raised.origin):
+            if one is None or not self._has_frame(one):
+                continue
+            match = self.pattern.search(one.exception) if self.pattern else None
+            if match is not None:
+                return dict(match.named)
+        return None
+
+    def _has_frame(self, raised: Traceback) -> bool:
+        for frame in raised.frames:
+            text = f"{frame.file} {frame.function} {frame.code}"
+            if any(part in text for part in self.frames):
+                return True
+        return False
 
     def match(self, raw: bytes, line: str) -> dict[str, str | None] | None:
         """Return the named groups if a line matches this rule, else None."""
@@ -109,13 +133,19 @@ def fill(sentence: str, values: Mapping[str, str | None]) -> str:
     return _NAME.sub(lambda match: (values.get(match[1]) or "?")[:_LONGEST_VALUE], text)
 
 
-def parse_rules(data: Mapping[str, Any]) -> list[Rule]:
+def parse_rules(
+    data: Mapping[str, Any], pattern_of: Callable[[str], Pattern] = compile_pattern
+) -> list[Rule]:
     """Read rules from a mapping of their names, in its order.
+
+    Args:
+        data: name → keys and values, as YAML has them.
+        pattern_of: makes a pattern of its text, and checks the text or not.
 
     Raises:
         RuleMistake: the first invalid rule.
     """
-    return [_rule(name, rule) for name, rule in data.items()]
+    return [_rule(name, rule, pattern_of) for name, rule in data.items()]
 
 
 def merge_rules(layers: list[list[Rule]]) -> tuple[Rule, ...]:
@@ -127,7 +157,7 @@ def merge_rules(layers: list[list[Rule]]) -> tuple[Rule, ...]:
     return tuple(merged.values())
 
 
-def _rule(name: str, data: Any) -> Rule:
+def _rule(name: str, data: Any, pattern_of: Callable[[str], Pattern]) -> Rule:
     if not isinstance(data, dict):
         raise RuleMistake(name, None, "a rule is a mapping with contains, cause and fix")
     for key in data:
@@ -136,8 +166,10 @@ def _rule(name: str, data: Any) -> Rule:
     words = _texts(name, "contains", data)
     states = _texts(name, "state", data)
     exits = _texts(name, "exit", data)
-    if not (words or states or exits):
-        raise RuleMistake(name, None, "a rule needs contains, state or exit: what it goes by")
+    frames = _texts(name, "frames", data)
+    if not (words or states or exits or frames):
+        needs = "a rule needs contains, frames, state or exit: what it goes by"
+        raise RuleMistake(name, None, needs)
     level = str(data.get("level", "cause"))
     if level not in LEVELS:
         raise RuleMistake(name, "level", f"level is one of {', '.join(LEVELS)}, not {level!r}")
@@ -148,14 +180,14 @@ def _rule(name: str, data: Any) -> Rule:
     return Rule(
         name,
         tuple(text.encode() for text in words),
-        _pattern(name, data.get("pattern")),
-        data.get("marked") is True,
+        _pattern(name, data.get("pattern"), pattern_of),
         data.get("at_end") is True,
         frozenset(states),
         frozenset(map(int, exits)),
         frozenset(_texts(name, "before", data)),
         cast(Level, level),
         **{key: str(data.get(key) or "") for key in ("cause", "fix", "next", "source")},
+        frames=tuple(frames),
     )
 
 
@@ -167,11 +199,11 @@ def _texts(name: str, key: str, data: Mapping[str, Any]) -> list[str]:
     return items
 
 
-def _pattern(name: str, text: Any) -> Pattern | None:
+def _pattern(name: str, text: Any, pattern_of: Callable[[str], Pattern]) -> Pattern | None:
     if text is None:
         return None
     try:
-        return compile_pattern(str(text))
+        return pattern_of(str(text))
     except PatternError as error:
         raise RuleMistake(
             name, "pattern", f"not a regular expression that can be used: {error}"
@@ -230,8 +262,7 @@ def _xid_rule(code: int, kind: int, meaning: str) -> Rule:
     return Rule(
         f"xid-{code}",
         (b"NVRM: Xid",),
-        compile_pattern(_XID_LINE.replace("{code}", str(code))),
-        marked=True,
+        Pattern(_XID_LINE.replace("{code}", str(code))),
         before=frozenset(
             {"illegal-access", "device-assert", "device-assert-raised"} if kind == RESET else ()
         ),
@@ -253,8 +284,15 @@ def load_rules(folders: Iterable[Source]) -> tuple[Rule, ...]:
             line.
     """
     with_rules = [folder for folder in folders_of(list(folders)) if folder.has(FILE_NAME)]
-    shipped = _read(Folder(SHIPPED.parent, checked=False))
-    return merge_rules([*(_read(folder) for folder in with_rules), xid_rules(), shipped])
+    return merge_rules([*(_read(folder) for folder in with_rules), xid_rules(), _shipped_rules()])
+
+
+def _shipped_rules() -> list[Rule]:
+    """Read the rules that a test has checked: of a short log, few of their patterns are needed."""
+    simple = parse_simple(SHIPPED.read_text("utf-8"))
+    if simple is None:
+        return _read(Folder(SHIPPED.parent, checked=False))
+    return parse_rules(simple, Pattern)
 
 
 def _read(folder: Folder) -> list[Rule]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 from hpcrun.explain.diagnosis.launcher_lines import Speaker, without_lead
@@ -17,31 +21,29 @@ from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.traceback import is_exception_line
 from hpcrun.job.text.patterns import any_of
 
-MARKS = (b"rror", b"NCCL WARN", b"NVRM: Xid", b"atchdog", b"terminate called")
-"""Texts in the lines about nearly any failure."""
 TAIL_BYTES = 65536
 END_LINES = 40
 """The number of lines at the end of a log, for rules that match only there."""
 _BLOCK = 1 << 20
 _LONGEST_LINE = 4000
 _MOST_CANDIDATES = 50_000
-"""The most lines with a mark that are checked in one log; after them only its tail is."""
+"""The most lines with a word of a rule that are checked in one log; after them only its tail is."""
 _MOST_BYTES = 1 << 30
 """The middle of a larger log is skipped."""
 _QUICK_BYTES = _BLOCK
 _KEPT_PER_RULE = 4
 _MOST_KEPT = 512
-_LAST = 1 << 60
-"""Added to the order of lines below a skipped middle."""
 _COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07]{0,200}\x07|\(B)")
 """Control sequences for a terminal, which some programs write into files as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A line that matches a rule. ``number`` counts from 1; None if the log was too long to count.
+    """A line that matches a rule.
 
     Attributes:
+        number: its place among the lines of the log, as ``LogScan.number`` counts; None if the log
+            was too long.
         stamp: the time that a collector has put in front of it.
     """
 
@@ -54,7 +56,7 @@ class Hit:
 
 
 _Found = dict[tuple[str, Speaker | None], list[tuple[int, Hit]]]
-"""Name of a rule and process → place and line of its first and its last match."""
+"""Name of a rule and process → offset and line of its first and its last match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,11 @@ class LogScan:
         tail: its last lines, without torch's ``[rank0]:`` and the like in front.
         speakers: the process that wrote each line of ``tail``.
         stamps: the time that a collector has put in front of each line of ``tail``.
-        first_tail_line: number of the first line of ``tail``; None where it was not counted.
+        first_tail_line: number of the first line of ``tail``; None if the middle of the log was
+            skipped.
         whole: every line was looked at.
+        framed: the rules about the frames of an exception.
+        lines_before: counts the lines of the file before a byte; None if nothing can count them.
     """
 
     hits: tuple[Hit, ...]
@@ -76,6 +81,9 @@ class LogScan:
     whole: bool = True
     speakers: tuple[Speaker | None, ...] = ()
     stamps: tuple[str, ...] = ()
+    framed: tuple[Rule, ...] = ()
+    lines_before: LinesBefore | None = field(default=None, compare=False)
+    _tail_starts: int = 0
 
     def stamped(self, position: int) -> str:
         """Return a line of ``tail`` with the time in front of the line.
@@ -88,9 +96,11 @@ class LogScan:
         return line
 
     def number(self, position: int) -> int | None:
-        """Return the number of a line of ``tail`` in the log.
+        """Return the number of a line of ``tail``: numbers are in the order of the lines.
 
-        The result is None if the lines were not counted.
+        To count the lines of a gigabyte takes a second, so the lines of a long log have numbers
+        that are larger than their real ones: those of ``tail`` follow one another, and another
+        line is numbered by its first byte. None if the middle of the log was skipped.
         """
         if self.first_tail_line is None:
             return None
@@ -105,15 +115,49 @@ class LogScan:
             return None
         return number - self.first_tail_line
 
+    def line_in_file(self, number: int | None) -> int | None:
+        """Return the line of the file, counted from 1, of a number; None if it cannot be known."""
+        if number is None or not self._tail_starts:
+            return number
+        if self.lines_before is None:
+            return None
+        starts = min(number - 1, self._tail_starts)
+        lines = self.lines_before(starts)
+        if lines is None:
+            return None
+        return lines + number - starts
+
+
+LinesBefore = Callable[[int], int | None]
+"""Counts the lines before a byte of a file; None if the file can no longer be read."""
+
+
+def line_counter(opened: Callable[[], AbstractContextManager[BinaryIO]]) -> LinesBefore:
+    """Return a function that opens a file and counts its lines before a byte."""
+
+    @cache
+    def lines_before(offset: int) -> int | None:
+        lines = 0
+        try:
+            with opened() as file:
+                for start in range(0, offset, _BLOCK):
+                    lines += file.read(min(_BLOCK, offset - start)).count(b"\n")
+        except OSError:
+            return None
+        return lines
+
+    return lines_before
+
 
 @dataclass(frozen=True, slots=True)
 class Scanner:
     """Rules, ready to search with.
 
     Attributes:
+        framed: the rules about the frames of an exception.
         by_word: text that a line must contain → the rules of such lines.
-        finder: finds the texts for which blocks are searched.
-        words: finds the texts of ``by_word``.
+        finder: finds the texts of ``by_word``.
+        words: finds the texts of all rules.
     """
 
     everywhere: tuple[Rule, ...]
@@ -121,27 +165,33 @@ class Scanner:
     by_word: tuple[tuple[bytes, tuple[Rule, ...]], ...]
     finder: Any
     words: Any
+    framed: tuple[Rule, ...]
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> Scanner:
-        """Make a scanner; a text that contains a mark needs no separate search."""
+        """Make a scanner for some rules."""
         everywhere = tuple(rule for rule in rules if rule.contains and not rule.at_end)
         by_word: dict[bytes, list[Rule]] = {}
         for rule in everywhere:
             for text in rule.contains:
                 by_word.setdefault(text, []).append(rule)
-        wanted = {text for rule in everywhere if not rule.marked for text in rule.contains}
-        searched = sorted(text for text in wanted if not any(mark in text for mark in MARKS))
         at_end = tuple(rule for rule in rules if rule.contains and rule.at_end)
         by_words = tuple((text, tuple(rules_of)) for text, rules_of in by_word.items())
-        finder = any_of((*MARKS, *searched))
-        return cls(everywhere, at_end, by_words, finder, any_of(by_word))
+        framed = tuple(rule for rule in rules if rule.frames)
+        texts: set[bytes] = set()
+        for rule in rules:
+            texts.update(rule.contains)
+        words = any_of(sorted(texts))
+        return cls(everywhere, at_end, by_words, any_of(by_word), words, framed)
 
-    def scan(self, file: BinaryIO, *, quick: bool = False) -> LogScan:
+    def scan(
+        self, file: BinaryIO, lines_before: LinesBefore | None = None, *, quick: bool = False
+    ) -> LogScan:
         """Search an open log.
 
         Args:
             file: the log, which can be sought and read as bytes.
+            lines_before: counts its lines; without it, the lines of a long log have no numbers.
             quick: search only its last lines.
 
         Raises:
@@ -149,36 +199,33 @@ class Scanner:
         """
         kept: _Found = {}
         candidates = 0
-        lines = 0
         whole = True
-        counted = True
+        skipped_to = None
         for skipped, block in _blocks(file, _QUICK_BYTES if quick else _MOST_BYTES):
-            counted = counted and not skipped
+            offset = file.tell() - len(block)
+            if skipped and skipped_to is None:
+                skipped_to = offset
             if candidates < _MOST_CANDIDATES:
-                candidates += self._look(block, lines, kept)
-            whole = whole and counted and candidates < _MOST_CANDIDATES
-            lines += block.count(b"\n")
+                candidates += self._look(block, offset, kept)
+            whole = whole and not skipped and candidates < _MOST_CANDIDATES
         if candidates < _MOST_CANDIDATES:
             rules = self.at_end
         else:
             rules = (*self.at_end, *self.everywhere)
-        return self._finish(file, kept, rules, lines if counted else None, whole)
+        return replace(
+            self._finish(file, kept, rules, skipped_to), whole=whole, lines_before=lines_before
+        )
 
-    def _look(self, block: bytes, lines: int, kept: _Found) -> int:
-        """Check the lines of a block that contain a mark; return their number."""
+    def _look(self, block: bytes, offset: int, kept: _Found) -> int:
+        """Check the lines of a block with a word of a rule; return their number."""
         starts = self._candidates(block)
-        counted_to = 0
         for start in starts:
             end = block.find(b"\n", start)
             raw = block[start : min(end if end >= 0 else len(block), start + _LONGEST_LINE)]
-            if not self.words.search(raw):  # most lines with a mark
-                continue
             rules = {
                 rule.name: rule for text, known in self.by_word if text in raw for rule in known
             }
-            lines += block.count(b"\n", counted_to, start)
-            counted_to = start
-            _match(rules.values(), raw, lines + 1, lines + 1, kept)
+            _match(rules.values(), raw, offset + start, kept)
         return len(starts)
 
     def _candidates(self, block: bytes) -> list[int]:
@@ -197,53 +244,82 @@ class Scanner:
         return starts
 
     def _finish(
-        self, file: BinaryIO, kept: _Found, rules: Sequence[Rule], lines: int | None, whole: bool
+        self, file: BinaryIO, kept: _Found, rules: Sequence[Rule], skipped_to: int | None
     ) -> LogScan:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(0, end - TAIL_BYTES))
-        raw = file.read(TAIL_BYTES) or b""
-        if end > TAIL_BYTES:
-            raw = raw.partition(b"\n")[2] or _last_line(file, end)
-        tail = raw.split(b"\n")
-        ended = tail[-1] == b""
-        if ended:
-            tail.pop()
-        if lines is None:
-            first = None
-        else:
-            first = lines + (0 if ended else 1) - len(tail) + 1
-        for position in range(max(0, len(tail) - END_LINES), len(tail)):
-            number = None if first is None else first + position
-            _match(
-                rules,
-                tail[position][-_LONGEST_LINE:],
-                _LAST + position if number is None else number,
-                number,
-                kept,
-            )
+        """Return the last lines of a log, and its matches with their numbers.
+
+        Args:
+            file: the log.
+            kept: the matches; those of the last lines are added.
+            rules: the rules for the last lines.
+            skipped_to: the byte behind a part that was not read.
+        """
+        tail = _read_tail(file)
+        for offset, raw in tail[-END_LINES:]:
+            if self.words.search(raw):
+                _match(rules, raw[-_LONGEST_LINE:], offset, kept)
+        starts = [offset for offset, _ in tail]
+        tail_starts = starts[0] if starts else 0
         order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
-        hits = sorted(
-            (item for items in kept.values() for item in items),
-            key=lambda i: (i[0], order[i[1].rule.name]),
+        hits = []
+        for items in kept.values():
+            for offset, hit in items:
+                number = offset + 1
+                if offset >= tail_starts:
+                    number = tail_starts + bisect_right(starts, offset)
+                is_known = skipped_to is None or offset < skipped_to
+                numbered = replace(hit, number=number if is_known else None)
+                hits.append(((number, order[hit.rule.name]), numbered))
+        hits.sort(key=itemgetter(0))
+        lines = [plain(raw) for _, raw in tail]
+        texts, speakers, stamps = zip(*lines, strict=True) if lines else ((), (), ())
+        return LogScan(
+            tuple(hit for _, hit in hits),
+            texts,
+            tail_starts + 1 if skipped_to is None else None,
+            speakers=speakers,
+            stamps=stamps,
+            framed=self.framed,
+            _tail_starts=tail_starts,
         )
-        texts, speakers, stamps = zip(*map(plain, tail), strict=True) if tail else ((), (), ())
-        return LogScan(tuple(hit for _, hit in hits), texts, first, whole, speakers, stamps)
 
 
-def _last_line(file: BinaryIO, end: int) -> bytes:
-    """Return the beginning of a last line that is longer than the end that is read.
+def _read_tail(file: BinaryIO) -> list[tuple[int, bytes]]:
+    """Return the last lines of a log, each with the offset of its first byte."""
+    end = file.seek(0, os.SEEK_END)
+    starts = max(0, end - TAIL_BYTES)
+    file.seek(starts)
+    raw = file.read(TAIL_BYTES) or b""
+    if starts:
+        rest = raw.partition(b"\n")[2]
+        if rest:
+            starts += len(raw) - len(rest)
+            raw = rest
+        else:
+            starts, raw = _last_line(file, end)
+    lines = []
+    for line in raw.removesuffix(b"\n").split(b"\n") if raw else ():
+        lines.append((starts, line))
+        starts += len(line) + 1
+    return lines
+
+
+def _last_line(file: BinaryIO, end: int) -> tuple[int, bytes]:
+    """Return the beginning of a last line that is longer than the end that is read, and its offset.
 
     Of a line longer than a block, return the end.
     """
-    file.seek(max(0, end - _BLOCK))
+    starts = max(0, end - _BLOCK)
+    file.seek(starts)
     raw = file.read(_BLOCK) or b""
     begins = raw.rfind(b"\n", 0, len(raw) - 1) + 1
     if begins:
-        return raw[begins : begins + _LONGEST_LINE]
-    return raw[-_LONGEST_LINE:]
+        return starts + begins, raw[begins : begins + _LONGEST_LINE]
+    begins = max(0, len(raw) - _LONGEST_LINE)
+    return starts + begins, raw[begins:]
 
 
-def _match(rules: Iterable[Rule], raw: bytes, place: int, number: int | None, kept: _Found) -> None:
+def _match(rules: Iterable[Rule], raw: bytes, offset: int, kept: _Found) -> None:
     """Keep the first and the last of a rule's lines of each process.
 
     So, repeated lines take no memory.
@@ -257,7 +333,7 @@ def _match(rules: Iterable[Rule], raw: bytes, place: int, number: int | None, ke
         if key not in kept and len(kept) >= _MOST_KEPT:  # of thousands of processes
             key = rule.name, None
         lines = kept.setdefault(key, [])
-        lines.append((place, Hit(rule, line, number, values, speaker, stamp)))
+        lines.append((offset, Hit(rule, line, None, values, speaker, stamp)))
         if len(lines) > _KEPT_PER_RULE:
             del lines[_KEPT_PER_RULE // 2]
 

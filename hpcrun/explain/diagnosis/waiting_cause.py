@@ -16,6 +16,7 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand, Tro
 from hpcrun.explain.diagnosis.last_words import speech_of
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.stack_groups import Group, RankStack, grouped
+from hpcrun.explain.diagnosis.watchdog import watchdog_flight
 from hpcrun.job.job_states import EXIT_ABORTED
 from hpcrun.job.text.units import rank_text, ranks_text
 
@@ -64,9 +65,7 @@ def with_flight(before: Diagnosis, facts: Facts) -> Diagnosis:
     nodes = {rank: end.node for rank, end in facts.ends.items()}
     name, fix = _RULES[flight.meetings[0].finding]
     name, fix = ("collective-order", _FIX_OF_CIRCLE) if flight.in_circle else (name, fix)
-    rule = _rule(
-        name, flight_sentence(flight, nodes), fix, "torch's flight recorder (FlightRecorder.hpp)"
-    )
+    rule = _rule(name, flight_sentence(flight, nodes), fix, flight.source)
     lines = (before.cause,) if before.cause and before.cause.hit else ()
     consequences = (*lines, *before.consequences)
     cause = Cause(rule, flight.culprit)
@@ -77,6 +76,14 @@ def with_flight(before: Diagnosis, facts: Facts) -> Diagnosis:
         consequences=consequences,
         by_places=True,
     )
+
+
+def with_watchdog(facts: Facts, before: Diagnosis) -> Facts:
+    """Return facts with what torch's watchdog printed of a wait that no dump shows."""
+    is_wait = before.cause is not None and before.cause.rule.name == "collective-timeout"
+    if not is_wait or (facts.flight is not None and facts.flight.meetings):
+        return facts
+    return replace(facts, flight=watchdog_flight(facts.logs) or facts.flight)
 
 
 def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:

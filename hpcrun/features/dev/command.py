@@ -224,7 +224,7 @@ def _submit(
     """Submit the job, by submit's own path, and wait until it can be used; None after a dry run."""
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job
 
-    start = read_start({**dict.fromkeys(("chain", "chain_anyway", "follow", "wait")), **options})
+    start = read_start({**dict.fromkeys(START_OPTIONS), **options})
     options = {name: value for name, value in options.items() if name not in START_OPTIONS}
     seconds = read_duration("--idle", idle) if idle_s is None else idle_s
     options |= {

@@ -212,8 +212,7 @@ def _check_python(
             checks += judge_prefix(python, mount_of(Path(python.prefix or "/")))
         checks += judge_torch(python, facts, wanted)
     checks.append(judge_driver(driver, facts, wanted))
-    has_torch = bool(facts.torch) and not facts.problem
-    return checks, has_torch
+    return checks, facts.imports_torch
 
 
 def _ask_slurm(

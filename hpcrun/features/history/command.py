@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.status.run_filter import filter_words
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import check_new_file, check_one_of, flag, option, read_duration
 from hpcrun.cli.output import (
@@ -75,6 +76,11 @@ def history(
     since: str = option(
         "--since TIME", "Begin this long ago, or on this day: 30d, 8w, 2026-10-01.", default="12w"
     ),
+    words: str = option(
+        "--filter WORDS",
+        "Count only runs whose name, command or note has all these words, and none behind a !.",
+        default="",
+    ),
     all_jobs: bool = flag(
         "--all-jobs",
         "Include your jobs without a run folder, from Slurm's accounting: removed runs, and jobs "
@@ -94,6 +100,7 @@ def history(
     if by not in _BY:
         raise UsageError(f"--by {by}: no such choice", hint=did_you_mean(by, _BY, ", ".join(_BY)))
     check_one_of(plot=plot, csv=as_csv, json=as_json)
+    check_one_of(**{"filter": words or None, "all-jobs": all_jobs})
     if plot is not None:
         _check_plot(plot, force=force)
     context = make_context()
@@ -104,7 +111,12 @@ def history(
     if all_jobs:
         accounted, accounting = _accounted(context, since_s, no_slurm)
     result = get_history(
-        context.ports, by=by, since_s=since_s, rules=context.rules, accounted=accounted
+        context.ports,
+        by=by,
+        since_s=since_s,
+        rules=context.rules,
+        accounted=accounted,
+        words=filter_words(words),
     )
     if all_jobs and result.others:
         jobs = "job" if result.others == 1 else "jobs"

@@ -19,6 +19,7 @@ from functools import partial
 from statistics import median
 
 from hpcrun.actions.ports import Ports
+from hpcrun.actions.status.run_filter import matching_runs
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, failed_elements
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import SchedulerError
@@ -170,15 +171,28 @@ def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> l
 
 
 def get_history(
-    ports: Ports, *, by: str, since_s: float, rules: Rules, accounted: Sequence[PastJob] = ()
+    ports: Ports,
+    *,
+    by: str,
+    since_s: float,
+    rules: Rules,
+    accounted: Sequence[PastJob] = (),
+    words: Sequence[str] = (),
 ) -> History:
-    """Return the numbers of all runs that were active since a time.
+    """Return the numbers of the runs that were active since a time.
 
-    The accounting's jobs without a run count as well.
+    Args:
+        ports: the store, the scheduler and the clock.
+        by: what the rows are.
+        since_s: the time, in seconds since the epoch.
+        rules: the rules that find the causes of failures.
+        accounted: the jobs of Slurm's accounting; those without a run count as well.
+        words: the filter of the runs.
     """
     store = ports.store
     now_s = ports.now_s()
     result = get_status(runs_since(store, since_s), ports)
+    result = replace(result, runs=matching_runs(result.runs, words))
     cluster_runs = tuple(item for item in result.runs if item.run.scheduler != "local")
     on_cluster = replace(result, runs=cluster_runs)
     jobs = _jobs_within(examined(on_cluster, store, rules), since_s)

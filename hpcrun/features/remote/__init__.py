@@ -6,12 +6,27 @@ OPTION = "--on"
 VERBOSE = ("-v", "--verbose")
 HERE = frozenset({"login"})
 """Commands that never run elsewhere."""
+FROM_HOST = "fetch"
+"""The command that runs here, and copies from the host of ``--on HOST``."""
 ATTACHED = "HPCRUN_ATTACHED"
 """Set for a command that another host has started over ssh, to the HOST of ``--on HOST`` if that
 was typed there.
 
 Such a command ends if its connection is gone.
 """
+WRITTEN_TO = "HPCRUN_WRITTEN_TO"
+"""Set for such a command to the folder of the other host to which its files are copied."""
+DEFAULT_OUT = "--out"
+"""The option of those commands that always write files."""
+WRITTEN = {
+    "share": DEFAULT_OUT,
+    "metrics": "--png",
+    "sweep": "--png",
+    "compare": "--png",
+    "history": "--plot",
+    "scale report": DEFAULT_OUT,
+}
+"""The commands that write files for the person, each with the option that names the file."""
 FOLDER = "hpcrun-code"
 """The folder of projects, below the home there."""
 
@@ -20,6 +35,7 @@ class TypedHost:
     """What was typed before the command, on this machine or on that of the person."""
 
     name = ""  # the HOST of ``--on HOST``; empty if there was none, or several
+    source = ""  # the host from which fetch copies, typed or configured
 
 
 def on_host(text: str, host: str) -> str:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
+from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.features.remote.from_host import FromHost
 from hpcrun.machine.on_terminal import SSH_FAILED, run_on_terminal, succeeds
 
@@ -173,7 +173,7 @@ class Connection(NamedTuple):
         from_host = FromHost(_write_stdout)
         read_errors = None
         if os.isatty(2):
-            read_errors = partial(_copy, take=FromHost(_write_stderr).take)
+            read_errors = partial(_copy, take=FromHost(write_stderr).take)
         if on_terminal:
             argv = [*self.argv("-t"), remote_command(script)]
             if is_shell:
@@ -269,7 +269,7 @@ def own_control(host: str, *, make: bool = False) -> str:
     return path
 
 
-def _record(host: str) -> str:
+def record_path(host: str) -> str:
     """Return the path of the file with what is known of a host.
 
     The file is beside the connection, since each ``hpcrun login`` writes it.
@@ -281,7 +281,7 @@ def _record(host: str) -> str:
 def known(host: str) -> Remote | None:
     """Return what is known of hpcrun on a host; None before the first ``hpcrun login``."""
     try:
-        with open(_record(host), encoding="utf-8") as file:
+        with open(record_path(host), encoding="utf-8") as file:
             fields = json.load(file)
         if all(isinstance(value, str) for value in fields.values()):
             return Remote(**fields)
@@ -300,24 +300,6 @@ def known_hosts() -> list[str]:
     return []
 
 
-def remember(host: str, remote: Remote) -> None:
-    """Save what is known of hpcrun on a host.
-
-    Raises:
-        HpcrunError: the file cannot be written.
-    """
-    from pathlib import Path
-
-    from hpcrun.files.writing import replace_file
-
-    own_control(host, make=True)
-    path = _record(host)
-    try:
-        replace_file(Path(path), json.dumps(remote._asdict()).encode())
-    except OSError as error:
-        raise HpcrunError(f"{path} cannot be written: {error.strerror}") from None
-
-
 def shell_setup(remote: Remote) -> str:
     """Return the lines of sh that give a command the environment of a login shell.
 
@@ -329,15 +311,16 @@ def shell_setup(remote: Remote) -> str:
     return "\n".join(lines)
 
 
-def rsh_option(connection: Connection) -> str:
+def rsh_option(connection: Connection, most: int = 0) -> str:
     """Return the option of rsync that runs this module.
 
-    rsync must run in ``/``, where no project has modules.
+    rsync must run in ``/``, where no project has modules. ``most`` limits the bytes that the host
+    can send; 0 is no limit.
     """
-    return f"--rsh={sys.executable} -m {__name__} {connection.control}"
+    return f"--rsh={sys.executable} -m {__name__} {connection.control} {most}"
 
 
-def main(control: str, *words: str) -> int:
+def main(control: str, most: str, *words: str) -> int:
     """Run words on the host before them, as rsync calls its ssh; return the exit status.
 
     The words are quoted for sh.
@@ -346,7 +329,25 @@ def main(control: str, *words: str) -> int:
     signal.signal(signal.SIGUSR1, lambda *_: sys.exit(1))
     if words[0] == "-l":  # of USER@HOST
         words = (f"{words[1]}@{words[2]}", *words[3:])
-    return Connection(words[0], control).session(f"exec {' '.join(words[1:])}")
+    connection = Connection(words[0], control)
+    script = f"exec {' '.join(words[1:])}"
+    limit = int(most)
+    if not limit:
+        return connection.session(script)
+    received = 0
+
+    def take(chunk: bytes) -> None:
+        nonlocal received
+        received += len(chunk)
+        if received > limit:
+            raise SchedulerError(f"{connection.host} sends more than was expected: {limit} bytes")
+        _write_stdout(chunk)
+
+    try:
+        return connection.session(script, take=take)
+    except SchedulerError as error:
+        write_stderr(f"{error.message}\n".encode())
+        return 1
 
 
 def copy_after(mark: bytes, source: int, take: Callable[[bytes], object]) -> None:
@@ -385,7 +386,7 @@ def _write(descriptor: int, chunk: bytes) -> None:
 
 
 _write_stdout = partial(_write, 1)
-_write_stderr = partial(_write, 2)
+write_stderr = partial(_write, 2)
 
 
 if __name__ == "__main__":

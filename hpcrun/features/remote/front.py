@@ -14,7 +14,16 @@ import sys
 
 from hpcrun.actions.hooks import Hooks
 from hpcrun.errors import SchedulerError, UsageError
-from hpcrun.features.remote import ATTACHED, HERE, OPTION, VERBOSE, TypedHost, on_host
+from hpcrun.features.remote import (
+    ATTACHED,
+    FROM_HOST,
+    HERE,
+    OPTION,
+    VERBOSE,
+    WRITTEN_TO,
+    TypedHost,
+    on_host,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +64,10 @@ class RemoteHooks(Hooks):
             if hosts:
                 sys.argv[1:] = rest
             return None
+        if verb == FROM_HOST and len(set(hosts)) == 1:
+            TypedHost.source = hosts[0]
+            sys.argv[1:] = rest
+            return None
         if len(dict.fromkeys(hosts)) > 1:
             from hpcrun.features.remote.clusters import run_on_several
 
@@ -74,9 +87,14 @@ class RemoteHooks(Hooks):
         return on_host(text, TypedHost.name)
 
     def file_place(self, path: str | os.PathLike[str]) -> str:
-        """Return ``HOST:PATH`` for a file of a command that another machine has started here."""
+        """Return ``HOST:PATH`` for a file of a command that another machine has started here.
+
+        If the file is copied to that machine, return its path there.
+        """
         if ATTACHED not in os.environ:
             return os.fspath(path)
+        if WRITTEN_TO in os.environ:
+            return os.path.join(os.environ[WRITTEN_TO], os.path.basename(path))
         return f"{TypedHost.name or os.uname().nodename}:{os.path.abspath(path)}"
 
     def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:

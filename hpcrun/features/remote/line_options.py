@@ -18,7 +18,7 @@ def split_options(verb: str, words: Sequence[str]) -> tuple[list[list[str]], lis
     known = options_of(verb)
     queue = list(words)
     options = list[list[str]]()
-    while queue and queue[0].startswith("-"):
+    while queue and queue[0].startswith("-") and queue[0] != "-":  # a script on stdin
         option = [queue.pop(0)]
         name, equals, _ = option[0].partition("=")
         takes_next = known.get(name) and not equals
@@ -45,11 +45,24 @@ def value_of(verb: str, words: Sequence[str], name: str) -> str | None:
 
 def options_of(verb: str) -> dict[str, bool]:
     """Return the options of a command such as ``scale run``, each with whether a value follows."""
-    command: Any = get_command(build_app([verb]))
-    for name in verb.split():
-        command = command.commands[name]
     options = {}
-    for param in command.params:
+    for param in _command(verb).params:
         has_value = not getattr(param, "is_flag", False)
         options.update({name: has_value for name in param.opts if name[0] == "-"})
     return options
+
+
+def values_of(verb: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return the values that the line of a command gives to its parameters, as far as it is right.
+
+    The line has no words of a script.
+    """
+    context = _command(verb).make_context(verb, list(words), resilient_parsing=True)
+    return dict(context.params)
+
+
+def _command(verb: str) -> Any:
+    command: Any = get_command(build_app([verb]))
+    for name in verb.split():
+        command = command.commands[name]
+    return command

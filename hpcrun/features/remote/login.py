@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stdout
-from hpcrun.errors import SchedulerError
+from hpcrun.errors import HpcrunError, PlanError, SchedulerError
 from hpcrun.features.remote.connection import (
     KEEPS_S,
     PLAIN,
@@ -24,10 +25,12 @@ from hpcrun.features.remote.connection import (
     known,
     known_hosts,
     own_control,
-    remember,
+    record_path,
     remote_command,
 )
+from hpcrun.features.remote.copy_home import RSYNC, checks_names
 from hpcrun.features.remote.install import INSTALLED, install_hpcrun
+from hpcrun.files.writing import replace_file
 from hpcrun.machine.on_terminal import run_on_terminal
 from hpcrun.machine.process import run_command
 from hpcrun.version import __version__
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 120.0
 _GROUP = "Other machines"
-_RSYNC = re.compile(r"rsync +version (\d+)[\w.]*")
 _NAMES = ("hpcrun", "version", "path", "slurm_conf")
 _VERSION = re.compile(r"hpcrun (\d[\w.+-]{0,40})", re.ASCII)
 _PROBE = """
@@ -110,6 +112,7 @@ def connect(host: str) -> Connection:
 
     Raises:
         SchedulerError: ssh could not log in; its own message is on stderr.
+        PlanError: there is no ssh on this machine.
     """
     connection = connection_to(host, known(host))
     if connection.is_alive():
@@ -136,7 +139,12 @@ def connect(host: str) -> Connection:
         "--",
         host,
     ]
-    status = run_on_terminal(argv, os.environ)
+    try:
+        status = run_on_terminal(argv, os.environ)
+    except FileNotFoundError:
+        raise PlanError(
+            "--on and login need ssh, and this machine has none", hint="install OpenSSH's client"
+        ) from None
     if status != 0 or not connection.is_alive():
         raise SchedulerError(
             f"ssh could not log in to {host}", hint=f"try it alone: ssh {shlex.quote(host)}"
@@ -203,6 +211,20 @@ def find_hpcrun(connection: Connection) -> tuple[Remote, str | None]:
     return remote, None
 
 
+def remember(host: str, remote: Remote) -> None:
+    """Save what is known of hpcrun on a host.
+
+    Raises:
+        HpcrunError: the file cannot be written.
+    """
+    own_control(host, make=True)
+    path = record_path(host)
+    try:
+        replace_file(Path(path), json.dumps(remote._asdict()).encode())
+    except OSError as error:
+        raise HpcrunError(f"{path} cannot be written: {error.strerror}") from None
+
+
 def _fields_of(text: str) -> dict[str, str]:
     """Return the printable fields of a host's answer."""
     fields: dict[str, str] = {}
@@ -243,13 +265,13 @@ def check_logins() -> list[tuple[str, str, Level, str, str | None]]:
             rows.append((_GROUP, host, "green", f"connected; hpcrun {remote.version} there", None))
     if rows:
         answer = run_command(["rsync", "--version"], timeout_s=5)
-        version = _RSYNC.match(answer.stdout)
-        fine = version is not None and int(version[1]) >= 3
-        if version:
-            seen = version[0]
+        version = RSYNC.match(answer.stdout)
+        if version is None or int(version[1]) < 3:
+            seen = version[0] if version else "no rsync of rsync.samba.org on PATH"
+            rows.append((_GROUP, "rsync", "red", seen, "install rsync 3"))
+        elif checks_names(version):
+            rows.append((_GROUP, "rsync", "green", version[0], None))
         else:
-            seen = "no rsync of rsync.samba.org on PATH"
-        rows.append(
-            (_GROUP, "rsync", "green" if fine else "red", seen, None if fine else "install rsync 3")
-        )
+            fix = "install rsync 3.2.5 or later: older ones cannot fetch files"
+            rows.append((_GROUP, "rsync", "yellow", version[0], fix))
     return rows

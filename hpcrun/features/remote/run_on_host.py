@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import Elsewhere, hooks_of
 from hpcrun.errors import HpcrunError, InterruptedByUser, SchedulerError, did_you_mean
-from hpcrun.features.remote import ATTACHED, FOLDER, VERBOSE, TypedHost, on_host
+from hpcrun.features.remote import (
+    ATTACHED,
+    DEFAULT_OUT,
+    FOLDER,
+    VERBOSE,
+    WRITTEN,
+    WRITTEN_TO,
+    TypedHost,
+    on_host,
+)
 from hpcrun.features.remote.connection import (
     MOST_BYTES,
     Connection,
@@ -25,7 +34,7 @@ from hpcrun.features.remote.connection import (
 from hpcrun.machine.on_terminal import SSH_FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _WITH_CODE = ("submit", "import", "scale run", "dev")
 """Commands that read files of the project, which travel with them."""
@@ -43,7 +52,15 @@ def run_on_one(host: str, words: list[str]) -> int:
     """
     connection, remote = opened(host)
     folder = ""
+    written = None
     verb = _verb_of(words)
+    if _writes_files(verb, words) and not _asks_for_help(words):
+        from hpcrun.features.remote.written_files import written_files
+
+        written = written_files(connection, verb, words)
+    if written:
+        folder = written.source
+        words = written.words
     if verb in _WITH_CODE and not _asks_for_help(words):
         from hpcrun.features.remote.code import send_code  # few commands take code along
 
@@ -60,11 +77,14 @@ def run_on_one(host: str, words: list[str]) -> int:
     if status is not None:
         return status
     status = connection.session(
-        script_of(remote, words, folder),
+        script_of(remote, words, folder, str(written.target) if written else ""),
         on_terminal=os.isatty(0) and os.isatty(1),
         is_shell=verb == "dev",
     )
-    return _checked(connection, status, folder)
+    status = _checked(connection, status, folder)
+    if written:
+        written.bring()
+    return status
 
 
 def opened(host: str) -> tuple[Connection, Remote]:
@@ -91,10 +111,11 @@ def opened(host: str) -> tuple[Connection, Remote]:
     return connection, remote
 
 
-def script_of(remote: Remote, words: Sequence[str], folder: str = "") -> str:
+def script_of(remote: Remote, words: Sequence[str], folder: str = "", written_to: str = "") -> str:
     """Return the script of sh that runs a command line of hpcrun in a folder on the host.
 
-    The default folder is the home.
+    The default folder is the home. ``written_to`` is the folder of this machine to which the
+    files are copied that the command writes.
     """
     if folder:
         go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}"
@@ -102,7 +123,10 @@ def script_of(remote: Remote, words: Sequence[str], folder: str = "") -> str:
         go += f"\nexport GIT_CEILING_DIRECTORIES={shlex.quote(ceiling)}"
     else:
         go = "cd"
-    line = f"{ATTACHED}={shlex.quote(TypedHost.name)} exec {shlex.join([remote.hpcrun, *words])}"
+    variables = f"{ATTACHED}={shlex.quote(TypedHost.name)}"
+    if written_to:
+        variables += f" {WRITTEN_TO}={shlex.quote(written_to)}"
+    line = f"{variables} exec {shlex.join([remote.hpcrun, *words])}"
     return "\n".join([shell_setup(remote), go, line])
 
 
@@ -122,29 +146,45 @@ def _document(connection: Connection, script: str, folder: str) -> dict[str, Any
 def document_of(host: str, stdout: str, stderr: str = "") -> dict[str, Any]:
     """Return the JSON document in the output of a host.
 
-    The host may print anything: the fields of the document are checked at their use.
-
     Raises:
         SchedulerError: there is no document.
         HpcrunError: the document has an error.
     """
+    document = parse_document(host, stdout, stderr)
+    error = error_in(host, document)
+    if error:
+        raise error
+    return document
+
+
+def parse_document(host: str, stdout: str, stderr: str = "") -> dict[str, Any]:
+    """Return the JSON document in the output of a host, which may have an error.
+
+    The host may print anything: the fields of the document are checked at their use.
+
+    Raises:
+        SchedulerError: there is no document.
+    """
     try:
-        document = dict(json.loads(stdout[stdout.find("{") :]))  # behind what start-up files print
+        return dict(json.loads(stdout[stdout.find("{") :]))  # behind what start-up files print
     except (ValueError, TypeError, RecursionError):
         text = (stderr or stdout).strip()[-200:]
         raise SchedulerError(
             f"{host}: hpcrun printed no JSON document{text and f': {text}'}"
         ) from None
-    if isinstance(error := document.get("error"), dict):
-        hint = on_host(str(error.get("hint") or ""), host)
-        failure = HpcrunError(
-            f"{host}: {on_host(str(error.get('message')), host)}", hint=hint or None
-        )
-        code = error.get("exit_code")
-        if isinstance(code, int) and 0 < code < 256:
-            failure.exit_code = code
-        raise failure
-    return document
+
+
+def error_in(host: str, document: Mapping[str, Any]) -> HpcrunError | None:
+    """Return the error in a document of a host, None without an error."""
+    error = document.get("error")
+    if not isinstance(error, dict):
+        return None
+    hint = on_host(str(error.get("hint") or ""), host)
+    failure = HpcrunError(f"{host}: {on_host(str(error.get('message')), host)}", hint=hint or None)
+    code = error.get("exit_code")
+    if isinstance(code, int) and 0 < code < 256:
+        failure.exit_code = code
+    return failure
 
 
 def _argv(connection: Connection, remote: Remote, program: Sequence[str]) -> list[str]:
@@ -177,11 +217,19 @@ def _checked(connection: Connection, status: int, folder: str) -> int:
     return status
 
 
+def _writes_files(verb: str, words: Sequence[str]) -> bool:
+    """Return whether a command may write files; most do so only with an option."""
+    option = WRITTEN.get(verb, "")
+    if option == DEFAULT_OUT:
+        return True
+    return bool(option) and any(text.startswith(option) for text in words)
+
+
 def _verb_of(words: Sequence[str]) -> str:
     plain = [text for text in words if text not in VERBOSE]
     first = " ".join(plain[:1])
     two = " ".join(plain[:2])
-    return two if two in _WITH_CODE else first
+    return two if two in _WITH_CODE or two in WRITTEN else first
 
 
 def _asks_for_help(words: Sequence[str]) -> bool:

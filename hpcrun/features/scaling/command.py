@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.runs.find import LAST
 from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
 from hpcrun.cli.context import make_context
@@ -320,6 +321,9 @@ def report(
     from_csv: list[Path] | None = option(
         "--from-csv FILE", "Read the runs from a table (columns: docs/report.md). Repeatable."
     ),
+    gpus_per_node: int | None = option(
+        "--gpus-per-node N", "GPUs of each node, for tables that have only nodes."
+    ),
     weak: bool | None = option(
         "--weak/--strong",
         "Scaling of the work: per GPU (weak) or in total (strong). Default: the study's.",
@@ -355,6 +359,7 @@ def report(
     )
 
     check_least("--warmup", warmup, 0)
+    check_least("--gpus-per-node", gpus_per_node, 1)
     context = make_context()
     if not (studies or from_csv):
         yield from list_studies(context)
@@ -371,7 +376,7 @@ def report(
     settings = study_options(
         named, name=name, weak=weak, warmup=warmup, min_efficiency=min_efficiency
     )
-    table = read_tables(from_csv or [])
+    table = read_tables(from_csv or [], gpus_per_node)
     points, notes = read_points(named, context)
     yield note(notes)
     remarks = [*study_remarks(named), *table.remarks]
@@ -388,7 +393,11 @@ def report(
     written = written_line(folder, f": report.html and {others}")
     yield Outcome(
         lambda: [stdout(report_text(result, missing)), stderr([written])],
-        lambda: {**report_json(result), "folder": str(folder), "files": sorted(files)},
+        lambda: {
+            **report_json(result),
+            "folder": hooks_of("remote").file_place(folder),
+            "files": sorted(files),
+        },
     )
 
 

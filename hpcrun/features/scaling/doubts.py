@@ -11,7 +11,9 @@ from hpcrun.features.scaling.points import Point, positive
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.sizes import units_text
 
-DoubtKind = Literal["super-linear", "warm-up", "short epochs", "noise", "no repeats"]
+DoubtKind = Literal[
+    "different runs", "super-linear", "warm-up", "short epochs", "noise", "no repeats"
+]
 SUPER_LINEAR = 1.05
 """An efficiency of more than this is a wrong measurement until somebody explains it."""
 SHORT_EPOCH_S = 3.0
@@ -45,6 +47,7 @@ def doubts_of(series: Series, warmup: int) -> tuple[Doubt, ...]:
     if not series.compared:
         return ()
     doubts = (
+        _different_runs(series),
         _super_linear(series),
         _warm_up(series, warmup),
         _short(series),
@@ -52,6 +55,24 @@ def doubts_of(series: Series, warmup: int) -> tuple[Doubt, ...]:
         _one_run(series),
     )
     return tuple(doubt for doubt in doubts if doubt is not None)
+
+
+def _different_runs(series: Series) -> Doubt | None:
+    """Return the doubt about rows of a table that differ in more than their size."""
+    conditions: dict[str, int] = {}
+    for row in series.rows:
+        for point in row.points:
+            conditions.setdefault(point.conditions, row.gpus)
+    if len(conditions) < 2:
+        return None
+    (before, small), (after, large) = list(conditions.items())[:2]
+    return Doubt(
+        "different runs",
+        _gpus(series.rows),
+        evidence=f"with {_sizes([small], series)} {before}, with {large} {after}",
+        remedy="compare rows of one kind; a column named dataset tells kinds apart",
+        again=(),
+    )
 
 
 def _super_linear(series: Series) -> Doubt | None:

@@ -427,7 +427,7 @@ _FIGURES: dict[str, _FigureKind] = {
     "throughput": _FigureKind(
         partial(
             _by_size,
-            label=lambda _: "samples per second",
+            label=lambda series: f"{series.rate_of} per second",
             value=lambda row, _: row.samples_per_s,
             ideal=lambda first, gpus, _: gpus / first.gpus,
         ),

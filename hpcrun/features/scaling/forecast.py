@@ -40,6 +40,7 @@ doublings.
 """
 CONTRADICTION = 0.25
 """The relative misfit from which measurements contradict each other."""
+_MOST_READS = 4  # forward, backward, and the optimizer's reading and writing
 # a remedy's per-GPU batch over the largest measured one: more has to fit, and to be learned from
 _MOST_LARGER = 4
 Optimizer = Literal["sgd", "adam"]
@@ -169,10 +170,27 @@ def half_rows(card: CardSection) -> float | None:
     return max(peaks) * 1e12 / (card.memory_bandwidth_gb_s * 1e9)
 
 
-def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) -> StepModel:
+def most_fixed_s(card: CardSection) -> float:
+    """Return the longest time of a step that a card can spend on fixed work.
+
+    That is reading all of its memory a few times: the weights, the gradients and the optimizer's
+    numbers are in it.
+    """
+    if not card.memory_gb or not card.memory_bandwidth_gb_s:
+        return math.inf
+    return _MOST_READS * card.memory_gb / card.memory_bandwidth_gb_s
+
+
+def fit_steps(
+    work: MeasuredTraining,
+    rows: float | None,
+    nodes: Sequence[int],
+    most_s: float = math.inf,
+) -> StepModel:
     """Return the model of a step, fitted to the measured epochs on these nodes.
 
-    ``rows`` is the number of rows that fill the card.
+    ``rows`` is the number of rows that fill the card, ``most_s`` the longest time that it can spend
+    on fixed work.
 
     Raises:
         UsageError: the measured epochs contradict each other.
@@ -183,7 +201,8 @@ def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) 
         steps = steps_per_epoch(work.samples, epoch.batch_size)
         measured.append(TimedStep(size, epoch.epoch_s / steps))
     timed = tuple(measured)
-    model = StepModel(timed, fixed_share(timed, (rows or 0) / work.tokens_per_sample))
+    half_batch = (rows or 0) / work.tokens_per_sample
+    model = StepModel(timed, fixed_share(timed, half_batch, most_s))
     for step, epoch in zip(timed, work.epochs_measured, strict=True):
         misfit = model.misfit(step)
         if abs(misfit) > CONTRADICTION:

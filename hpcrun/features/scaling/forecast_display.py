@@ -49,6 +49,11 @@ FIELDS = (
 the end.
 """
 
+_FORECAST = (
+    *("step_s", "epoch_s", "speedup", "efficiency", "gpu_hours", "cost"),
+    *("speedup_low", "speedup_high"),
+)
+"""Fields of a size that is not measured, which are None if nothing supports them."""
 _PROSE = 100
 _INDENT = 9
 _MOST_SHOWN = 5  # measured epochs besides the first
@@ -107,22 +112,28 @@ def _answer(result: ForecastResult, case: Case) -> str:
         batch = f"the global batch stays {work.batch_size}"
     row = result.advice[case].row
     if row is None:
-        first = _measure_first(result.advice[case].next_row)
+        first = _measure_first(result, result.advice[case].next_row)
         return f"If {batch}: {first}. One measured size decides nothing."
     answer = f"ask for {count(row.size.gpus, 'GPU')}"
     if (round(row.speedup, 2), round(row.efficiency, 2)) != (1, 1):
         answer += f", {_speed(row)} at {whole_percent(row.efficiency)} efficiency"
     answer += _next_larger(row, result.advice[case])
+    if result.leaves_node(row):
+        answer += (
+            f"; measure first: its {row.size.nodes} nodes are a guess, and of nine published "
+            "trainings that left their first node, two were worth it"
+        )
     if case == "scaled" and row.growth >= LARGE_GROWTH:
         answer += f"; check the accuracy with global batch {row.batch_size}"
     return f"If {batch}: {answer}."
 
 
-def _measure_first(following: Forecast | None) -> str:
+def _measure_first(result: ForecastResult, following: Forecast | None) -> str:
     """Return what to measure where one size was measured."""
     if following is None:
         return "measure more GPUs"
-    return f"measure {count(following.size.gpus, 'GPU')} first, forecast {_speed(following)}"
+    text = f"measure {count(following.size.gpus, 'GPU')} first"
+    return f"{text}, forecast {_speed(following)}" if result.has_numbers else text
 
 
 def _next_larger(row: Forecast, advice: GpuAdvice) -> str:
@@ -183,16 +194,31 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
 
     A row below the target says what its time is lost to.
     """
-    rows = [_cells(row, case, result.price) for row in result.rows if row.case == case]
+    rows: list[dict[str, str]] = []
+    for row in result.rows:
+        if row.case == case:
+            cells = _cells(row, case, result.price)
+            rows.append(cells if result.is_known(row) else _without_forecast(cells))
     shown = {heading: [row[heading] for row in rows] for heading in rows[0]}
     if all(cell == "1" for cell in shown["NODES"]):
         del shown["NODES"]
     if not any(shown["LOST TO"]):
         del shown["LOST TO"]
     needed = {}
-    for heading, cells in shown.items():
-        needed[heading] = max(len(heading), *map(len, cells))
+    for heading, column in shown.items():
+        needed[heading] = max(len(heading), *map(len, column))
     return _table({heading: shown[heading] for heading in fitting(needed, width, _DROPPED)})
+
+
+def _without_forecast(cells: Mapping[str, str]) -> dict[str, str]:
+    """Return the cells of a size of which nothing is known but its batch."""
+    forecast = ("STEP", "EPOCH", "SPEED-UP", "EFF.", "GPU-HOURS", "COST")
+    return {
+        **cells,
+        **{heading: "-" for heading in forecast if heading in cells},
+        "RANGE": "-",
+        "LOST TO": "",
+    }
 
 
 def _cells(row: Forecast, case: Case, price: float | None) -> dict[str, str]:
@@ -294,7 +320,7 @@ def _warnings(result: ForecastResult) -> list[str]:
     for concern, why in _WHY.items():
         sizes: dict[str, None] = {}
         for row in result.rows:
-            if row.concerns[:1] == (concern,):
+            if row.concerns[:1] == (concern,) and result.is_known(row):
                 sizes[f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})"] = None
         if sizes:
             reason = why.format(fills=f"{max(1.0, result.fills_gpu):.0f}")
@@ -351,7 +377,7 @@ def forecast_csv(result: ForecastResult) -> str:
     """Return one line for each case and number of GPUs; times in seconds."""
     rows = []
     for row in result.rows:
-        fields = _row(row, result.price)
+        fields = _row(row, result)
         fields["concerns"] = "; ".join(row.concerns)
         rows.append(fields)
     return rows_csv(rows, FIELDS)
@@ -366,7 +392,7 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
     remedies = []
     for remedy in result.remedies:
         command = remedy_command(result, remedy)
-        remedies.append({**_row(remedy, result.price), "command": command})
+        remedies.append({**_row(remedy, result), "command": command})
     return {
         "kind": "forecast",
         "profile": result.profile.name,
@@ -374,7 +400,7 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
         "price_per_gpu_hour": result.price,
         "answer": answers,
         "fills_gpu": result.fills_gpu,
-        "rows": [_row(row, result.price) for row in result.rows],
+        "rows": [_row(row, result) for row in result.rows],
         "remedies": remedies,
         "warnings": _warnings(result),
         "measure": measure_command(result) or None,
@@ -382,10 +408,13 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
     }
 
 
-def _row(row: Forecast, price: float | None) -> dict[str, Any]:
+def _row(row: Forecast, result: ForecastResult) -> dict[str, Any]:
+    price = result.price
     fields = {name: getattr(row, name, None) for name in FIELDS}
     fields["gpus"] = row.size.gpus
     fields["nodes"] = row.size.nodes
     fields["cost"] = None if price is None else row.gpu_hours * price
     fields["concerns"] = list(row.concerns)
+    if not result.is_known(row):
+        fields.update(dict.fromkeys(_FORECAST), concerns=[])
     return fields

@@ -13,7 +13,7 @@ from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.context import Context
-from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.features.scaling.doubts import SUPER_LINEAR
 from hpcrun.features.scaling.forecast import (
     CASES,
@@ -30,6 +30,7 @@ from hpcrun.features.scaling.forecast import (
     forecast,
     gpus_to_ask_for,
     half_rows,
+    most_fixed_s,
     remedy,
     steps_per_epoch,
 )
@@ -81,6 +82,17 @@ class ForecastResult:
     remedies: tuple[Forecast, ...]
     price: float | None
     notes: tuple[str, ...]  # what was left out, or taken for granted
+    # whether sizes that were not measured have numbers
+    has_numbers: bool = True
+    measured_on_several_nodes: bool = False
+
+    def is_known(self, row: Forecast) -> bool:
+        """Whether a row has numbers: a measured size, or a forecast that rests on something."""
+        return self.has_numbers or row.size.gpus == self.work.gpus
+
+    def leaves_node(self, row: Forecast) -> bool:
+        """Whether a size is on several nodes, and all measured ones were on one."""
+        return row.size.nodes > 1 and not self.measured_on_several_nodes
 
 
 def make_forecast(
@@ -121,6 +133,8 @@ def make_forecast(
     advice = {}
     for case in cases:
         advice[case] = gpus_to_ask_for([row for row in rows if row.case == case], fitted)
+    has_numbers = _has_numbers(fitted, options)
+    known_rows = rows if has_numbers else ()
     return ForecastResult(
         work=work,
         profile=profile,
@@ -129,10 +143,25 @@ def make_forecast(
         rows=rows,
         advice=advice,
         fills_gpu=fitted.half_batch(),
-        remedies=tuple(_remedies(work, rows, sizes, fitted)),
+        remedies=tuple(_remedies(work, known_rows, sizes, fitted)),
         price=price,
-        notes=(*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows)),
+        notes=(
+            *_assumed(work, profile, rows, fitted, has_numbers=has_numbers),
+            *_remarks(work, fitted, rows),
+        ),
+        has_numbers=has_numbers,
+        measured_on_several_nodes=any(step.size.nodes > 1 for step in fitted.timed),
     )
+
+
+def _has_numbers(fitted: StepModel, options: Mapping[str, str]) -> bool:
+    """Whether a forecast rests on more than one size and a guess of the fixed overhead.
+
+    From one size it needs a second batch, the time of a step, or the tokens of a sample.
+    """
+    if len(fitted.timed) > 1 or "tokens_per_sample" in options:
+        return True
+    return options.get("epoch_time", "").strip().endswith("/step")
 
 
 def _fitted(work: MeasuredTraining, gpu_type: str | None, profile: Profile) -> StepModel:
@@ -141,7 +170,7 @@ def _fitted(work: MeasuredTraining, gpu_type: str | None, profile: Profile) -> S
     for epoch in work.epochs_measured:
         size = _job_size(Size(epoch.gpus, epoch.nodes), gpu_type, profile)
         nodes.append(size.nodes)
-    return fit_steps(work, half_rows(profile.card), nodes)
+    return fit_steps(work, half_rows(profile.card), nodes, most_fixed_s(profile.card))
 
 
 def _remedies(
@@ -217,16 +246,28 @@ def read_measured(label: str, context: Context, batch_size: str | None = None) -
 
 
 def _read_run(run: Run, context: Context) -> tuple[list[Point], list[str]]:
-    """Return what a run measured, and remarks."""
+    """Return what a run measured, and remarks.
+
+    Raises:
+        PlanError: only the script of the run knows its size.
+    """
     patterns, remark = context.metric_patterns(run.profile)
-    gpus = run.nodes * run.gpus_per_node or run.world_size
     status = one_status(run.run_id, context.ports).runs[0]
+    run = status.run  # with the nodes that it has got
+    gpus = run.nodes * run.gpus_per_node or run.world_size
+    if not gpus:
+        raise PlanError(f"{run.run_id}: its script decides its GPUs and ranks, which are not known")
     point = with_measurements(Point(gpus, run.nodes, run=run.run_id), status, patterns)
     return [point], [remark] if remark else []
 
 
 def _assumed(
-    work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel
+    work: MeasuredTraining,
+    profile: Profile,
+    rows: Sequence[Forecast],
+    fitted: StepModel,
+    *,
+    has_numbers: bool,
 ) -> Iterator[str]:
     """Yield what the forecast takes for granted."""
     sizes = [StepSize(row.size.gpus, row.size.nodes, 1) for row in rows]
@@ -235,7 +276,13 @@ def _assumed(
             "no size on several nodes was measured: of nine published trainings that left their "
             "first node, two were worth it"
         )
-    if len({epoch.batch_size // epoch.gpus for epoch in work.epochs_measured}) > 1:
+    if len(fitted.timed) > 1:
+        return
+    if not has_numbers:
+        yield (
+            "one size and no step decide nothing: for numbers, add --tokens-per-sample N, another "
+            "batch as --also BATCH=TIME, or the time of a step, --epoch-time 0.1s/step"
+        )
         return
     full = half_rows(profile.card)
     if full is None:
@@ -353,7 +400,9 @@ def read_workload(
         )
     also = options.get("also")
     if also is not None:
-        epochs = read_option("also", also, lambda text: _epochs(text, values))
+        epochs = read_option(
+            "also", also, lambda text: [_epoch(part, values) for part in text.split(",")]
+        )
         values["also"] = (*values.get("also", ()), *epochs)
     work = MeasuredTraining(**values)
     _check(work)
@@ -461,11 +510,6 @@ def _epoch_s(text: str, samples: int, batch_size: int) -> float:
     if written.endswith("/step"):
         return time_s * steps_per_epoch(samples, batch_size)
     return time_s
-
-
-def _epochs(text: str, known: Mapping[str, Any]) -> list[MeasuredEpoch]:
-    """Read measured epochs that are separated by commas."""
-    return [_epoch(part, known) for part in text.split(",")]
 
 
 def _epoch(text: str, known: Mapping[str, Any]) -> MeasuredEpoch:

@@ -36,7 +36,7 @@ TIMED = ("epoch_time", "samples_per_s")
 _METRICS: dict[str, tuple[str, ...]] = {
     "time_s": ("epoch_time",),
     "samples_per_s": ("samples_per_s",),
-    "accuracy": ("val_accuracy", "accuracy"),
+    "accuracy": ("val_accuracy", "eval_accuracy", "val_acc", "accuracy", "acc"),
     "loss": ("loss",),
     "data_s": ("data_time",),
     "sync_s": ("sync_time",),
@@ -85,6 +85,8 @@ class Point:
     # samples
     gpu_busy: float | None = None
     cpu_busy: float | None = None
+    rate_of: str = ""  # what samples_per_s counts, if a table has it: "tokens"; "" for samples
+    conditions: str = ""  # how a row of a table was run, where the rows of a data set differ
 
     def counted(self, warmup: int) -> tuple[Epoch, ...]:
         """Return the epochs without the first ``warmup``; the last epoch always counts."""
@@ -99,7 +101,7 @@ def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[E
     listed = list(rows)
     timed = _timed_by([values for _, values in listed])
     if timed is None:
-        return ()
+        return _untimed([values for _, values in listed])
     epochs: dict[int, Epoch] = {}
     for step, values in listed:
         if not positive(number(values.get(timed))):
@@ -113,6 +115,17 @@ def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[E
             numbers[field] = positive(numbers[field])
         epochs[at] = Epoch(at, **numbers)
     return tuple(epochs[at] for at in sorted(epochs))
+
+
+def _untimed(rows: Sequence[Mapping[str, Any]]) -> tuple[Epoch, ...]:
+    """Return one epoch with the last accuracy and loss of a run that recorded no times, if any."""
+    result: dict[str, float | None] = {}
+    for field in ("accuracy", "loss"):
+        values = [_first(_METRICS[field], row) for row in rows]
+        result[field] = next((value for value in reversed(values) if value is not None), None)
+    if all(value is None for value in result.values()):
+        return ()
+    return (Epoch(1, **result),)
 
 
 def _timed_by(rows: Sequence[Mapping[str, Any]]) -> str | None:
@@ -357,13 +370,12 @@ def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]
     """
     begun = list(reversed(list(attempts(item.folder))))
     of_ranks = read_metrics(item.folder, None, all_ranks=True)
-    if patterns:
-        rows = read_metrics(item.folder, patterns).rows
-    else:
-        rows = tuple(row for row in of_ranks.rows if row.rank == of_ranks.ranks[0])
+    # the rows that `hpcrun metrics` shows
+    role = item.run.deciding_role
+    rows = read_metrics(item.folder, patterns, role=role).rows
     epochs = epochs_of((row.step, row.values) for row in rows)
     source: Source = "elapsed"
-    if epochs:
+    if any(epoch.time_s or epoch.samples_per_s for epoch in epochs):
         source = "metrics" if any(name in of_ranks.names for name in TIMED) else "log"
     samples = _samples(of_ranks, item.run.world_size)
     gpu_busy = None

@@ -44,7 +44,7 @@ _LABEL = 21
 _MARKDOWN = "\\`*_{}[]<>|#!"  # characters with a meaning
 # If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have
 # them.
-_DROPPED = ("BATCH/GPU", "CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
+_DROPPED = ("BATCH/GPU", "CPU", "GPU", "STEPS", "BATCH", "ACC.", "/S", "GPU-H")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +222,10 @@ def table(part: Part) -> tuple[Column, ...]:
     series = part.series
     rows = series.rows
     columns = _size_columns(series) + _time_columns(series)
-    if series.basis == "throughput":  # samples per second in place of the times
+    if series.basis == "throughput":  # the rates in place of the times
         rates = [row.samples_per_s for row in rows]
-        columns.append(Column("Samples/s", "SAMPLES/S", [mean_text(rate) for rate in rates]))
+        title = f"{series.rate_of.capitalize()}/s"
+        columns.append(Column(title, title.upper(), [mean_text(rate) for rate in rates]))
         columns.append(Column("Range", "RANGE", [range_text(rate) for rate in rates]))
     if series.compared:
         columns += _speedup_columns(rows)
@@ -435,13 +436,18 @@ def _aligned(columns: Sequence[Column]) -> list[str]:
     for name in _DROPPED:
         if _width_of(texts, gap=1) <= WIDTH:
             break
-        texts = [cells for cells in texts if cells[0] != name]
+        texts = [cells for cells in texts if _dropped_name(cells[0]) != name]
     gap = "  " if _width_of(texts, gap=2) <= WIDTH else " "
     padded = []
     for cells in texts:
         width = max(map(len, cells))
         padded.append([cell.rjust(width) for cell in cells])
     return [gap.join(row) for row in zip(*padded, strict=True)]
+
+
+def _dropped_name(heading: str) -> str:
+    """Return the name of a column in _DROPPED: that of a rate, whatever it counts, is ``/S``."""
+    return "/S" if heading.endswith("/S") else heading
 
 
 def _width_of(columns: Sequence[Sequence[str]], gap: int) -> int:

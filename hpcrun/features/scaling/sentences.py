@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from hpcrun.features.scaling.bottlenecks import ScalingDiagnosis
 from hpcrun.features.scaling.points import Point, Source, Spread
-from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
+from hpcrun.features.scaling.series import BatchChange, Row, Series
 from hpcrun.features.scaling.sizes import Unit, units_text
 from hpcrun.features.scaling.step_model import Outlook, Prediction
 from hpcrun.features.scaling.study_report import Part, Report
-from hpcrun.features.scaling.table_file import Contradiction
+from hpcrun.features.scaling.table_claims import Contradiction
 from hpcrun.features.scaling.worth_its_gpus import Advice, Step, half_up, reaches, verdict, whole
 from hpcrun.views.text import count, one_line
 
@@ -52,7 +52,7 @@ def heading(series: Series, report: Report) -> str:
 def caption(series: Series) -> str:
     """Return the quantity by which the sizes are compared, and the source of the numbers."""
     kind = "weak scaling" if series.weak else "strong scaling"
-    text = f"{kind}, {BASIS_WORDS[series.basis]}"
+    text = f"{kind}, {series.basis_words}"
     if series.sources:
         sources = [SOURCES[source] for source in series.sources]
         text += f", source: {', '.join(sources)}"
@@ -103,6 +103,8 @@ def _answer(part: Part) -> str:
         size = size_text(series.rows[0])
         return f"No answer: only one size was measured, {size}. Run at least one other size."
     kinds = [doubt.kind for doubt in part.doubts]
+    if "different runs" in kinds:
+        return "No answer: the rows differ in more than their size."
     answer = f"No answer yet: the times are unreliable ({', '.join(kinds)})."
     if part.tentative is None or "super-linear" in kinds:
         return answer

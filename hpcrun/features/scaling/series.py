@@ -127,6 +127,19 @@ class Series:
         return len(self.sizes) > 1
 
     @property
+    def rate_of(self) -> str:
+        """What a rate counts: ``samples``, or ``tokens`` if a table says so."""
+        counted = {point.rate_of for row in self.rows for point in row.points}
+        return (counted.pop() or "samples") if len(counted) == 1 else "samples"
+
+    @property
+    def basis_words(self) -> str:
+        """The quantity by which its sizes are compared."""
+        if self.basis == "throughput":
+            return f"{self.rate_of} per second"
+        return BASIS_WORDS[self.basis]
+
+    @property
     def unit(self) -> Unit:
         """What its sizes count."""
         return self.rows[0].unit if self.rows else "GPUs"

@@ -19,13 +19,8 @@ from hpcrun.features.scaling.series import BatchChange, Series, batch_changes, b
 from hpcrun.features.scaling.sizes import ScaleCommand, Size, Unit
 from hpcrun.features.scaling.step_model import Outlook, outlook
 from hpcrun.features.scaling.studies import SET_BY_SIZE, Study
-from hpcrun.features.scaling.table_file import (
-    Claim,
-    Contradiction,
-    Table,
-    contradictions,
-    load_table,
-)
+from hpcrun.features.scaling.table_claims import Claim, Contradiction, contradictions
+from hpcrun.features.scaling.table_file import Table, load_table
 from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY, Advice, advise
 from hpcrun.job.request.request_line import option_groups, program_words, with_named_secrets
 
@@ -168,16 +163,18 @@ def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> st
     return command.scale(sizes, options=options)
 
 
-def read_tables(paths: Sequence[Path]) -> Table:
+def read_tables(paths: Sequence[Path], gpus_per_node: int | None = None) -> Table:
     """Read CSV files into one table.
 
-    Of several, the name of a file is the data set of its rows that name none.
+    Of several, the name of a file is the data set of its rows that name none. ``gpus_per_node`` is
+    for tables that have only nodes.
     """
     points: list[Point] = []
     claims: list[Claim] = []
     remarks: list[str] = []
     for path in paths:
-        table = load_table(path, dataset=path.stem if len(paths) > 1 else "")
+        dataset = path.stem if len(paths) > 1 else ""
+        table = load_table(path, dataset, gpus_per_node)
         points += table.points
         claims += table.claims
         remarks += table.remarks

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from hpcrun.actions.hooks import hooks_of
 from hpcrun.cli.complete import RUN
-from hpcrun.cli.context import make_context
 from hpcrun.cli.options import check_new_file, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, verbatim
+from hpcrun.cli.runs_option import RUNS, context_of
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.quoting import quote_bash
@@ -25,6 +26,7 @@ def share(
         "--publish-unhidden",
         "Write the page even if a declared secret is not set here and cannot be hidden.",
     ),
+    runs: str | None = RUNS,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Write one HTML page about a run, to send to others.
@@ -38,7 +40,7 @@ def share(
     from hpcrun.features.share.gather_page import gather, save_page
     from hpcrun.features.share.page import share_page  # jinja2 and pydantic
 
-    context = make_context()
+    context = context_of(runs)
     [named] = yield from context.named([run], newest=True)
     stem = named.run.run_id
     if named.element is not None:
@@ -77,7 +79,7 @@ def share(
             "kind": "share",
             "run_id": named.run.run_id,
             "element": named.element,
-            "file": str(file),
+            "file": hooks_of("remote").file_place(file),
             "bytes": len(content),
             "secrets_hidden": HIDER.count,
         },

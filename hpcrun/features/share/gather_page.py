@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -35,9 +35,8 @@ from hpcrun.features.trackers.tracker_files import is_local, tracker_runs
 from hpcrun.files.reading import open_regular
 from hpcrun.files.writing import replace_file
 from hpcrun.job import job_states
-from hpcrun.job.plan.sweep import element_arguments
+from hpcrun.job.plan.sweep import one_element
 from hpcrun.job.request.request_line import (
-    of_one_element,
     option_groups,
     program_words,
     with_named_secrets,
@@ -46,6 +45,7 @@ from hpcrun.job.run_paths import RunFolder
 from hpcrun.job.text.units import rank_text
 from hpcrun.runs.attempt import Attempt, attempts, hosts, rank_exits, ranks
 from hpcrun.runs.elements import all_elements
+from hpcrun.runs.job_versions import versions_of
 from hpcrun.runs.log_files import fold, rank_log
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
@@ -123,6 +123,8 @@ class SharedRun:
     trackers: tuple[tuple[str, str], ...] = ()
     use: tuple[NodeUse, ...] = ()  # of the hardware, by the newest attempt that has samples
     logs: tuple[LogEnd, ...] = ()
+    # of the newest attempt; unknown ones are left out
+    versions: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()  # what could not be read
 
 
@@ -157,15 +159,24 @@ def gather(
         item = element_of(item, element)
     item = with_element_lines(item, failed_elements(item.elements), ports.store, lambda: rules)
     explanation = _explained(item, rules, patterns, now_s)
-    shared = SharedRun(item, now_s, _command(item), explanation, attempts=tuple(_attempts(item)))
+    missing: list[str] = []
+    command: tuple[tuple[str, ...], ...] = ()
+    try:
+        command = _command(item)
+    except ValueError as error:  # another program has written the record, or changed it
+        missing.append(f"the request in the run's record is damaged: {error}")
+    shared = SharedRun(item, now_s, command, explanation, attempts=tuple(_attempts(item)))
     shared = _with_measurements(shared, patterns)
     if code:
         shared = replace(shared, script=_text(RunFolder(item.folder).script))
     if logs:
         shared = replace(shared, logs=tuple(_logs(item, explanation)))
     if result.away:
-        missing = f"{result.away.message}; the state is the last known"
-        shared = replace(shared, missing=(missing,))
+        missing.append(f"{result.away.message}; the state is the last known")
+    versions: Mapping[str, str] = _NONE
+    if shared.attempts:
+        versions = versions_of(shared.attempts[-1].attempt.folder)
+    shared = replace(shared, missing=tuple(missing), versions=versions)
     snapshot = _snapshot(item.run, ports.store)
     if not snapshot.code:
         return shared
@@ -235,8 +246,7 @@ def _command(item: RunStatus) -> tuple[tuple[str, ...], ...]:
         return ()  # a Python function has no line
     if item.element is not None:
         parameters = all_elements(run).parameters[item.element]
-        arguments = element_arguments(request.get("args", ()), item.element, parameters)
-        request = of_one_element(request, arguments)
+        request = one_element(request, item.element, parameters)
     request = with_named_secrets(request)
     profile = run.profile_file or run.profile
     return (("hpcrun", "submit"), *option_groups(request, profile), program_words(request))

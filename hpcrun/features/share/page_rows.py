@@ -15,7 +15,13 @@ from hpcrun.job.text.units import listed
 from hpcrun.runs.attempt import RESTART
 from hpcrun.runs.record import LastStatus, Run, pairs_of
 from hpcrun.views.status_table import link_text
-from hpcrun.views.text import clock_text, code_text, count, folded_command, size_text
+from hpcrun.views.text import (
+    clock_text,
+    code_text,
+    folded_command,
+    size_and_ranks,
+    versions_text,
+)
 
 Row = tuple[str, str]
 _KINDS = {
@@ -51,7 +57,7 @@ def tiles(shared: SharedRun) -> Iterator[Row]:
         yield "Elements", str(len(item.elements))
         done = sum(one.status.state == job_states.COMPLETED for one in item.elements)
         yield "Completed", f"{done} of {len(item.elements)}"
-    yield "Size", f"{size_text(run)}, {count(run.world_size, 'rank')}"
+    yield "Size", size_and_ranks(run)
     elapsed = item.status.ran_s
     if elapsed:
         yield "Ran for" if item.status.final else "Running for", clock_text(elapsed)
@@ -72,6 +78,8 @@ def facts(shared: SharedRun) -> Iterator[Row]:
     yield "run", name
     if run.job_id:
         yield "job", run.job_id
+    if run.note:
+        yield "note", run.note
     if item.about:
         yield "parameters", item.about
     yield "state", _state(shared)
@@ -86,7 +94,14 @@ def facts(shared: SharedRun) -> Iterator[Row]:
         nodes.update(dict.fromkeys(span.nodes))
     if nodes:
         yield "nodes", listed(list(nodes), MOST_NODES)
+    if shared.versions:
+        yield "versions", versions_text(shared.versions)
     yield from shared.trackers
+    yield from _relations(run)
+
+
+def _relations(run: Run) -> Iterator[Row]:
+    """Yield the place of a run in a chain, and the runs that it repeats or waits for."""
     place = link_text(run)
     if place:
         yield "chain", place
@@ -167,13 +182,16 @@ def program_text(shared: SharedRun) -> str:
 
 def code_rows(shared: SharedRun) -> Iterator[Row]:
     """Yield the code that ran."""
-    if shared.code is None:
+    code = dict(shared.code or {"copied": False})
+    if not code.get("copied", True):
         files = "the job ran the files themselves, which may have changed since"
         yield "snapshot", f"none: {files} (hpcrun submit --snapshot)"
+        if shared.code:
+            yield "at submission", code_text(code)
         return
-    yield "snapshot", code_text(dict(shared.code))
-    if shared.code.get("commit"):
-        yield "commit", str(shared.code["commit"])
+    yield "snapshot", code_text(code)
+    if code.get("commit"):
+        yield "commit", str(code["commit"])
     if shared.item.run.code_of:
         yield "of run", shared.item.run.code_of
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.complete import run_name
-from hpcrun.cli.context import make_context
 from hpcrun.cli.metrics import how_to_record
 from hpcrun.cli.options import argument, check_least, check_one_of, flag, option
 from hpcrun.cli.output import (
@@ -28,6 +27,7 @@ from hpcrun.cli.output import (
     verbatim,
     width,
 )
+from hpcrun.cli.runs_option import RUNS, context_of
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.sweep.compare_elements import (
     SweepRow,
@@ -90,6 +90,7 @@ def sweep(
     plot: bool = flag("--plot", "Draw the curves of the elements in the terminal."),
     png: Path | None = option("--png FILE", "Draw curves and parameters to a PNG file."),
     as_csv: bool = flag("--csv", "Print CSV."),
+    folder: str | None = RUNS,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show parameters and metrics of a sweep's elements, best first.
@@ -104,10 +105,10 @@ def sweep(
             "--best prints one command: --sort, --plot, --png and --csv have no effect"
         )
     check_least("--lines", lines, 1)
-    context = make_context()
+    context = context_of(folder)
     sweeps: dict[str, Run] = {}
     for label in runs or ["last"]:
-        repeated, remarks = sweeps_of(label, context.store)
+        repeated, remarks = sweeps_of(label, context.store, runs or ())
         yield note(remarks)
         sweeps |= {run.run_id: run for run in repeated}
     items, remarks = read_items(list(sweeps), context)

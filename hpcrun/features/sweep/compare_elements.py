@@ -11,13 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.actions.runs.find import find_run
-from hpcrun.actions.runs.run_metrics import Metrics, choose_metrics, read_elements
+from hpcrun.actions.runs.run_metrics import (
+    Metrics,
+    choose_metrics,
+    is_more_better,
+    read_elements,
+)
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError, did_you_mean
 from hpcrun.job.request.parameters import Parameters
-from hpcrun.job.text.quoting import quote_bash
+from hpcrun.job.text.quoting import bash_line, quote_bash
 from hpcrun.runs.elements import elements_of
 from hpcrun.runs.metric_files import MetricsRow, Value
 from hpcrun.runs.record import LastStatus, Run
@@ -26,15 +31,6 @@ from hpcrun.runs.store import RunStore
 Item = tuple[RunStatus, Mapping[int, Metrics]]
 """A run, and the metrics of its elements by their numbers."""
 _DIRECTIONS = ("min", "max")
-# Metrics of which more is better, by a word of their name; of all others, and of losses and errors,
-# less is better.
-_MORE_IS_BETTER = re.compile(
-    r"(^|[^a-z])(acc|accuracy|auc|auroc|auprc|ap|map|mrr|f1|precision|recall|ndcg|hit|hits|hr|bleu"
-    r"|rouge|r2|reward|return|"
-    r"score|iou|miou|dice|psnr|ssim|top1|top5|throughput|samples_per_s|tokens_per_s)(?![a-z])",
-    re.IGNORECASE,
-)
-_LOSS = re.compile(r"(loss|err|errors?)(?![a-z])", re.IGNORECASE)
 _VALIDATION = re.compile(r"(^|[^a-z])(val|valid|validation|dev|eval)(?![a-z])", re.IGNORECASE)
 
 
@@ -95,8 +91,15 @@ class SweepTable:
         return [row for row in self.rows if row.number(metric) is not None]
 
 
-def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]:
+def sweeps_of(
+    label: str, store: RunStore, named: Sequence[str] = ()
+) -> tuple[list[Run], list[str | None]]:
     """Return the sweep that a label means with those that it repeats, oldest first, and remarks.
+
+    Args:
+        label: the name of the sweep.
+        store: the runs.
+        named: the names of all runs that the user named together.
 
     Raises:
         UsageError: the run has no elements, and so is no sweep.
@@ -104,9 +107,12 @@ def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]
     match = find_run(label, store)
     run = match.run
     if elements_of(run) is None:
+        hint = f"hpcrun metrics {run.job_id or run.run_id} shows its metrics"
+        if len(named) > 1:
+            hint = f"hpcrun compare {bash_line(named)} compares runs"
         raise UsageError(
             f"{run.run_id} is no sweep: it has no elements",
-            hint=f"hpcrun metrics {run.job_id or run.run_id} shows its metrics",
+            hint=hint,
         )
     repeated = repeated_runs(run, store)
     names = ", ".join(earlier.run_id for earlier in repeated[:-1])
@@ -196,9 +202,7 @@ def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
         )
     if direction:
         return Ranking(metric, largest=direction == "max")
-    is_more_better = _MORE_IS_BETTER.search(metric) is not None
-    is_loss = _LOSS.search(metric) is not None
-    return Ranking(metric, largest=is_more_better and not is_loss)
+    return Ranking(metric, largest=is_more_better(metric))
 
 
 def default_ranking(names: Sequence[str]) -> Ranking | None:
@@ -336,17 +340,11 @@ def submit_command(row: SweepRow, cwd: str) -> str:
 
     The line is for a person who types in the folder ``cwd``.
     """
-    from hpcrun.job.plan.sweep import element_arguments
-    from hpcrun.job.request.request_line import (
-        of_one_element,
-        option_groups,
-        program_words,
-        with_named_secrets,
-    )
+    from hpcrun.job.plan.sweep import one_element
+    from hpcrun.job.request.request_line import option_groups, program_words, with_named_secrets
 
     run = row.run
-    program_arguments = element_arguments(run.request.get("args", ()), row.index, row.parameters)
-    request = with_named_secrets(of_one_element(run.request, program_arguments))
+    request = with_named_secrets(one_element(run.request, row.index, row.parameters))
     arguments = ["hpcrun", "submit"]
     for group in option_groups(request, run.profile_file or run.profile):
         arguments += group

@@ -16,6 +16,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from hpcrun.actions.runs.follow_logs import READ_EVERY_S
+from hpcrun.actions.runs.log_choice import default_choice
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
 from hpcrun.errors import HpcrunError
@@ -26,7 +27,7 @@ from hpcrun.features.top.screen import ALL_LINES, error_text
 from hpcrun.features.top.text_screen import AROUND, TextScreen, search_pattern, turned_text
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements
-from hpcrun.runs.log_files import LogFile, rank_log
+from hpcrun.runs.log_files import LogFile, has_text, rank_log
 from hpcrun.views.text import bytes_text, one_line
 
 # what is shown of a rank, in the order in which ``o`` chooses
@@ -38,6 +39,7 @@ _LATE_S = 3.0
 _ERR = "err│"
 _OUT = "   │"
 _TIME_WIDTH = len("12:00:00 ")
+_OF_SCRIPT = "batch"
 _READING = "log"  # the name of the calls in the background: one at a time
 
 
@@ -97,6 +99,7 @@ class LogPage(TextScreen):
         self._attempt = attempt
         self._is_newest = attempt is None
         self._view = LogView([])
+        self._logs: list[LogFile] = []
         self._is_opened = False
         self._times = False
         self._stopped = False
@@ -119,6 +122,8 @@ class LogPage(TextScreen):
             title = f"{run.name}: batch script"
         else:
             title = f"{run.name}: {run.rank_name(self._rank)}, {STREAMS[self._stream]}"
+        if self._rank is not None and [log.source for log in self._logs] == [_OF_SCRIPT]:
+            title += ": no output; that of the batch script"
         if self._attempt is not None:
             title += f", attempt {self._attempt + 1}"
         return Text(title, "bold")
@@ -190,7 +195,7 @@ class LogPage(TextScreen):
         element = item.element or 0
         if self._rank is None:
             log = all_elements(item.run).batch_log(item.folder, element)
-            return _Choice(None, True, [LogFile(log, "batch")])
+            return _Choice(None, True, [LogFile(log, _OF_SCRIPT)])
         known = list(attempts(item.folder, element))  # the newest first
         if not known:
             return _Choice(None, True, [])
@@ -203,6 +208,10 @@ class LogPage(TextScreen):
         attempt = known[place]
         streams = (("out", "err"), ("out",), ("err",))[self._stream]
         logs = [rank_log(attempt.folder, self._rank, each, attempt.number) for each in streams]
+        has_script = bool(default_choice(item.run).script)
+        if has_script and place == 0 and not any(map(has_text, logs)):
+            log = all_elements(item.run).batch_log(item.folder, element)
+            logs = [LogFile(log, _OF_SCRIPT, attempt.number)]
         return _Choice(attempt.number, place == 0, logs)
 
     def _open(self, step: int = 0) -> None:
@@ -225,6 +234,7 @@ class LogPage(TextScreen):
                 which = "later" if step > 0 else "earlier"
                 self.say(f"there is no {which} attempt")
             self._attempt = choice.attempt
+            self._logs = choice.logs
             self._is_newest = choice.is_newest
             self._show()
 
@@ -284,9 +294,10 @@ class LogPage(TextScreen):
             self.message = Text()  # else "attempt 2 began" hides that this is the end
 
     def _take_attempt(self, newest: _Choice) -> None:
-        if newest.attempt != self._attempt or (newest.logs and not self._view.windows):
+        is_new = newest.attempt != self._attempt
+        if is_new or (newest.logs and not self._view.windows) or newest.logs != self._logs:
             self._open()
-            if newest.attempt is not None and not self._item.status.final:
+            if is_new and newest.attempt is not None and not self._item.status.final:
                 self.say(f"attempt {newest.attempt + 1} began")
 
     def _took(self, view: LogView) -> None:
@@ -367,8 +378,9 @@ class LogPage(TextScreen):
         if _READING in self.calls:
             return
         here = -1 if self._rank is None else self._rank
-        most = self._item.run.world_size - 1
-        self._rank = max(0, min(most, here + step))
+        self._rank = max(0, here + step)
+        if self._item.run.world_size:  # else the script's launch decides it
+            self._rank = min(self._item.run.world_size - 1, self._rank)
         self._open()
 
     def action_attempt(self, step: int) -> None:

@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hpcrun.actions.status.run_filter import (
+    element_text,
+    filter_words,
+    has_words,
+    run_text,
+)
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus, element_row
 from hpcrun.job import job_states as state
-from hpcrun.job.request.parameters import parameters_text
 from hpcrun.job.run_paths import run_name
+from hpcrun.job.text.arguments import arguments_apart
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.status_table import why_text
+from hpcrun.views.status_table import note_text, why_text, with_about
 from hpcrun.views.text import GAP, clock_text, count, fitting, short_size, visible
 
 DAMAGED = "DAMAGED"  # the state of a run whose record cannot be read
@@ -48,7 +54,7 @@ class TopRow:
     A key stays the same in a later reading.
 
     Attributes:
-        text: what a filter searches: names, ids, state, nodes, reason and cause.
+        text: what a filter searches.
     """
 
     key: str  # run id, ``run id/3`` of an element, or the group's name behind a colon
@@ -58,7 +64,8 @@ class TopRow:
     run: RunStatus | None = None
     element: ElementStatus | None = None
     children: Sequence[TopRow] = ()  # elements of a sweep, runs of a group
-    about: str = ""  # the INFO of a row without a run
+    # the INFO of a row without a run; of a run, the arguments that set it apart from other runs
+    about: str = ""
     text: str = ""
 
     @property
@@ -115,6 +122,9 @@ def run_rows(
         if row is None or row.run is not item:
             row = _run_row(item)
         rows.append(row)
+    requests = [row.run.run.request if row.run else {} for row in rows]
+    for row, arguments in zip(rows, arguments_apart(requests), strict=True):
+        row.about = arguments
     for run_id, problem in damaged.items():
         text = f"{run_id} {problem} damaged".lower()
         rows.append(TopRow(run_id, run_id, DAMAGED, about=problem, text=text))
@@ -122,50 +132,30 @@ def run_rows(
 
 
 def _run_row(item: RunStatus) -> TopRow:
-    run = item.run
-    name_of_state = state.UNKNOWN if item.lost else item.status.state
-    names = f"{run.name} {run.run_id} {run.job_id or ''} {run.profile} {name_of_state}"
     return TopRow(
-        run.run_id,
-        visible(run.name),
-        name_of_state,
+        item.run.run_id,
+        visible(item.run.name),
+        state.UNKNOWN if item.lost else item.status.state,
         item,
         children=[_element_row(item, element) for element in item.elements],
-        text=_searched(names, item.status),
+        text=run_text(item),
     )
 
 
 def _element_row(item: RunStatus, element: ElementStatus) -> TopRow:
-    run_id = item.run.run_id
-    name = f"{item.run.name}/{element.index}"
-    parameters = parameters_text(element.parameters)
-    name_of_state = element.status.state
-    names = f"{name} {run_id} {element.job_id or ''} {parameters} {name_of_state}"
     return TopRow(
-        f"{run_id}/{element.index}",
-        visible(name),
-        name_of_state,
+        f"{item.run.run_id}/{element.index}",
+        visible(f"{item.run.name}/{element.index}"),
+        element.status.state,
         item,
         element,
-        text=_searched(names, element.status),
+        text=element_text(item, element),
     )
-
-
-def _searched(names: str, status: LastStatus) -> str:
-    """Return the text in which a filter is searched for: what a row is, and why."""
-    return f"{names} {status.hosts or ''} {status.reason or ''} {status.cause or ''}".lower()
 
 
 def matches(row: TopRow, words: Sequence[str]) -> bool:
     """Whether a row has all words, and none of those that begin with ``!``."""
-    for term in words:
-        if term[0] == "!" and term[1:]:
-            is_right = term[1:] not in row.text
-        else:
-            is_right = term in row.text
-        if not is_right:
-            return False
-    return True
+    return has_words(row.text, words)
 
 
 def _state(row: TopRow) -> tuple[int, str]:
@@ -204,7 +194,7 @@ def arranged(
     rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None
 ) -> list[ShownRow]:
     """Return the rows as they are shown; ``studies`` has the study of each run in one."""
-    kept, matching = _filtered(rows, how.words.lower().split())
+    kept, matching = _filtered(rows, filter_words(how.words))
     order = SORTS[how.sort][0]
     kept.sort(key=order, reverse=how.reverse)
 
@@ -408,11 +398,13 @@ def cells(
     item = row.item()
     if item is None:
         return {"name": name, "state": row.state, "info": row.about}
+    item = with_about(item, row.about)
     status = item.status
     why = why_text(item, now_s)
     if words and item.silent_s is None:
-        rest = why.removeprefix(item.about).removeprefix(", ")
-        why = ", ".join(part for part in (item.about, words, rest) if part)
+        first = ", ".join(part for part in (note_text(item), item.about) if part)
+        rest = why.removeprefix(first).removeprefix(", ")
+        why = ", ".join(part for part in (first, words, rest) if part)
     return {
         "name": name,
         "job": job_id_of(row),

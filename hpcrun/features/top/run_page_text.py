@@ -26,7 +26,7 @@ from hpcrun.runs.attempt import RESTART, Attempt
 from hpcrun.views.details_text import detail_lines, recorded_plan
 from hpcrun.views.metrics_table import braille_plot, curves_of, value_text
 from hpcrun.views.status_table import COLOURS
-from hpcrun.views.text import clock_text, count, labelled, one_line, size_text, visible
+from hpcrun.views.text import clock_text, count, labelled, one_line, size_and_ranks, visible
 
 if TYPE_CHECKING:
     from hpcrun.runs.record import Run
@@ -51,7 +51,7 @@ def title_text(item: RunStatus, now_s: float) -> Text:
     text.append(f"  {visible(run.name)}", "bold")
     job = f"job {visible(run.job_id)}" if run.job_id else "no job"
     text.append(f"  {job}")
-    text.append(f"  {size_text(run)}, {count(run.world_size, 'rank')}  {times}")
+    text.append(f"  {size_and_ranks(run)}  {times}")
     return text
 
 

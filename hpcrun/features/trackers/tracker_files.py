@@ -23,6 +23,7 @@ from urllib.parse import quote, urlsplit
 from hpcrun.actions.hooks import Hooks
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import PlanError
+from hpcrun.files.foreign_folder import ForeignFolder, is_foreign
 from hpcrun.files.reading import open_regular, read_text
 from hpcrun.files.writing import flocked, for_oneself
 from hpcrun.job.run_paths import RunFolder
@@ -134,6 +135,9 @@ def tracker_runs(
     for attempt in begun:
         logged += _of_logs(attempt)
     runs = _with_synced_pages(logged, folder)
+    if is_foreign(folder):
+        # the working folder, and the folders that logs name, may be anywhere
+        return [each for each in runs if each.url]
     for place in (working_folder(run, folder), RunFolder(folder).element(element).checkpoints):
         runs += _of_mlflow(place, run.run_id, element, begun[0])
         runs += _of_aim(place, begun)
@@ -217,6 +221,8 @@ def _of_folder(name: bytes, attempt: int, rank: int) -> TrackerRun | None:
         return None
     offline = match["offline"] is not None
     synced = False
+    if ForeignFolder.path:
+        offline = False
     with suppress(OSError):  # no such path is possible, or it cannot be read
         synced = offline and _is_uploaded(path)
     return TrackerRun(_WANDB, attempt, rank, match["id"], None, path, offline, synced)

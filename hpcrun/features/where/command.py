@@ -468,12 +468,13 @@ def who(profile: str, gpu_type: str | None) -> str:
 def shape_text(plan: Plan) -> str:
     """Return ``2 × 4 a100``, or ``1 × 64 CPUs``."""
     shape = plan.shape
+    nodes = shape.node_choice or shape.nodes
     if shape.gpus_per_node:
         gpus = shape.gpu_type or "GPU"
-        return f"{shape.nodes} × {shape.gpus_per_node} {gpus}"
+        return f"{nodes} × {shape.gpus_per_node} {gpus}"
     if plan.cpus_per_node is None:
-        return f"{shape.nodes} × default CPUs"
-    return f"{shape.nodes} × {count(plan.cpus_per_node, 'CPU')}"
+        return f"{nodes} × default CPUs"
+    return f"{nodes} × {count(plan.cpus_per_node, 'CPU')}"
 
 
 def start_text(start_s: float, now_s: float) -> str:

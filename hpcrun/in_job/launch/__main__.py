@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-if __package__ is None or __package__ == "":
+if not __package__:
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.dirname(_folder))
     __package__ = os.path.basename(_folder)
@@ -46,8 +46,11 @@ def main() -> int:
     arguments = sys.argv[2:]
     if part not in PARTS:
         sys.exit(f"hpcrun: launch has no part {part!r}")
+    _forget_locale()
     processes = _load("processes")
     processes.write_for_oneself()
+    if part in ("node", "rank"):
+        processes.ignore_signals()
     arguments = processes.show_colons(arguments)
     # before anything slow: a signal that comes earlier ends the job without a record
     if part in ("job", "pack"):
@@ -59,6 +62,14 @@ def main() -> int:
         _load(PARTS[needed])
     status: int = _load(PARTS[part]).main(arguments)
     return status
+
+
+def _forget_locale() -> None:
+    """Remove LC_CTYPE if Python itself has set it, as in the C locale: PEP 538."""
+    if "LC_CTYPE" in os.environ:
+        with open("/proc/self/environ", "rb") as file:
+            if b"\0LC_CTYPE=" not in b"\0" + file.read():
+                del os.environ["LC_CTYPE"]
 
 
 def _load(module: str) -> Any:

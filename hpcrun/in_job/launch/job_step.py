@@ -38,8 +38,10 @@ class JobStep:
 
     Attributes:
         started_at: when the command was started, by the monotonic clock.
-        streams: descriptors for stdin, stdout and stderr of the command; empty for those of this
-            process.
+        streams: descriptors that the command gets, by their numbers there; empty for the stdin,
+            stdout and stderr of this process.
+        by_srun: srun starts the command, as a step of Slurm, which signals it.
+        killed_by: the signal that has ended a person's script; 0 for none.
     """
 
     def __init__(
@@ -52,7 +54,13 @@ class JobStep:
         self._on_signal = on_signal
         self._tick = tick
         self._children: list[int] = []
-        self.streams: tuple[int, ...] = ()
+        self.streams: dict[int, int] = {}
+        self.by_srun = not self._local
+        self.killed_by = 0
+
+    def prepare(self, came: int | None, *, managed: bool) -> None:
+        """Prepare the environment of the step; the arguments are those of rank_environment."""
+        rank_environment.prepare(came, managed=managed)
 
     def run(self, command: list[str], hosts: list[str]) -> int:
         """Run the command of the ranks to its end, and return its status.
@@ -114,9 +122,9 @@ class JobStep:
 
     def close_streams(self) -> None:
         """Close the streams of the command: nothing else is started with them."""
-        for descriptor in self.streams:
+        for descriptor in self.streams.values():
             os.close(descriptor)
-        self.streams = ()
+        self.streams = {}
 
     def _start(self, command: list[str], hosts: list[str], log: str | None) -> int:
         """Start the command; return 0, or an exit status if it cannot be started."""
@@ -129,7 +137,7 @@ class JobStep:
                 env["HPCRUN_NODE_RANK"] = str(number)
                 if self._gpus:
                     env["CUDA_VISIBLE_DEVICES"] = self._gpus[number]
-            else:
+            elif self.by_srun:
                 env.setdefault("SLURM_EXIT_ERROR", str(rank_environment.SRUN_FAILED))
                 command, colons = hide_colons(command)
                 env.update(colons)

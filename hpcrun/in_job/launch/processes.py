@@ -36,6 +36,8 @@ HEARD = frozenset(
     }
 )
 """The signals that the parts receive, and forward if Slurm has not sent them to every process."""
+IGNORED = "HPCRUN_IGNORED_SIGNALS"
+"""The numbers of the signals that a script ignores at its launch."""
 COLONS = "HPCRUN_COLONS"
 """Set for a step whose arguments ``hide_colons`` has changed."""
 CANARY_S = 0.3
@@ -55,6 +57,8 @@ _ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
 _umask = os.umask(0o077)
 os.umask(_umask)
+_nice: int | None = None
+_ignored: frozenset[int] = frozenset()
 
 
 def write_for_oneself() -> None:
@@ -65,10 +69,26 @@ def write_for_oneself() -> None:
     os.umask(_umask | 0o022)
 
 
-def start_with(umask: int) -> None:
-    """Start programs with this umask from now on."""
-    global _umask
+def inherited() -> dict[str, Any]:
+    """Return the umask, the nice value and the ignored signals that programs get from here."""
+    ignored = [number for number in HEARD if signal.getsignal(number) == signal.SIG_IGN]
+    return {"umask": _umask, "nice": os.nice(0), "ignored": ignored}
+
+
+def start_with(umask: int, nice: int) -> None:
+    """Start programs with this umask and nice value from now on."""
+    global _umask, _nice
     _umask = umask
+    if nice != os.nice(0):
+        _nice = nice
+
+
+def ignore_signals() -> None:
+    """Let programs ignore the signals that their script ignores at its launch."""
+    global _ignored
+    _ignored = frozenset(map(int, os.environ.get(IGNORED, "").split()))
+    for number in _ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def launch_program() -> list[str]:
@@ -127,7 +147,7 @@ def start(
     *,
     out: str | None = None,
     err: str | None = None,
-    streams: Sequence[int] = (),
+    streams: Mapping[int, int] | None = None,
     own_group: bool = False,
     blocked: frozenset[signal.Signals] = frozenset(),
 ) -> int:
@@ -140,7 +160,7 @@ def start(
         env: the environment of the process.
         out: a file to which its standard output is appended.
         err: a file to which its standard error is appended.
-        streams: descriptors for its stdin, stdout and stderr.
+        streams: descriptors that it gets: number there → number here.
         own_group: it leads its own process group.
         blocked: signals that are blocked for it and its child processes until it unblocks them.
 
@@ -152,16 +172,30 @@ def start(
     for number, path in ((1, out), (2, err)):
         if path:
             actions.append((os.POSIX_SPAWN_OPEN, number, path, flags, 0o644))
-    for number, descriptor in enumerate(streams):
+    for number, descriptor in (streams or {}).items():
         actions.append((os.POSIX_SPAWN_DUP2, descriptor, number))
-    how: dict[str, Any] = {"file_actions": actions, "setsigmask": blocked, "setsigdef": _ALL}
+    how: dict[str, Any] = {
+        "file_actions": actions,
+        "setsigmask": blocked,
+        "setsigdef": _ALL - _ignored,
+    }
     if own_group:
         how["setpgroup"] = 0
     umask = os.umask(_umask)
     try:
-        return os.posix_spawnp(argv[0], list(argv), env, **how)
+        pid = os.posix_spawnp(argv[0], list(argv), env, **how)
     finally:
         os.umask(umask)
+    if _nice is not None:
+        _renice(pid, _nice)
+    return pid
+
+
+def _renice(pid: int, nice: int) -> None:
+    try:
+        os.setpriority(os.PRIO_PROCESS, pid, nice)
+    except OSError:  # below that of this process
+        return
 
 
 def try_start(argv: Sequence[str], env: Mapping[str, str], **how: Any) -> tuple[int, int]:

@@ -12,19 +12,24 @@ gets each signal to its wrapper once.
 from __future__ import annotations
 
 import os
+import sys
 import time
+from contextlib import suppress
 from itertools import count
 
 from . import rank_environment, records, tracker_environment
 from .node_folder import FOLDER, RANK, make
 from .node_watch import CLEARED, INSIST_S, StopRequests
 from .processes import (
+    HEARD,
     Canary,
     block_signals,
+    has_ended,
     name_tree,
     reap,
     send,
     signal,
+    start,
     sweep,
     try_start,
     wait,
@@ -35,6 +40,11 @@ TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank
 if TYPE_CHECKING:
     from typing import Any
 
+    from .rank_links import RankLinks
+
+SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+ALONE_S = 60.0
+"""A rank that is without a connection for so long is reported while it runs."""
 ECHO_S = 1.0
 """The same signal within this time is a copy that a container's runtime forwards."""
 
@@ -79,6 +89,9 @@ def _be_a_task() -> None:
     env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
 
 
+_ELF = b"\x7fELF"
+
+
 class Rank:
     """The wrapper of one rank."""
 
@@ -95,9 +108,13 @@ class Rank:
         # a program that sets its title would overwrite the name in /proc/PID/environ
         os.environ.setdefault("SPT_NOENV", "1")
         self._tree = name_tree()
-        self._canary = Canary(self._after_kill)
+        self._links: RankLinks | None = None
+        self._started_at = time.monotonic()
+        self._is_reported = False
+        self._canary = Canary(self._after_kill)  # another process, which knows what is above
         self._watch = StopRequests(self._folder, self._canary)
         self._pid = 0
+        self._writer = 0  # the process that records the versions, until it is reaped
 
     def run(self, program: list[str]) -> int:
         """Start the program, wait for it, and record how it ended."""
@@ -116,6 +133,8 @@ class Rank:
             self._canary.guard(self._pid)
             self._folder.claim(self._mark)
             self._catch_up()
+            if self._rank == 0:
+                self._writer = self._record_versions(program[0])
             ended = wait([self._pid], self._on_signal, self._tick)
             status = ended[1] if ended else records.KILL_STATUS
             self._signalled = self._signalled or self._signalled_by_node()
@@ -246,10 +265,33 @@ class Rank:
             self._log("err", f"hpcrun: the launcher of this rank on {node} was killed\n")
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
+        if self._writer and has_ended(self._writer):
+            reap(self._writer)
+            self._writer = 0
         self._canary.renew()
         if self._watches():
             self._watch.tick()
+        if "HPCRUN_ROLE" not in os.environ:
+            self._look_for_links()
         return False
+
+    def _look_for_links(self) -> None:
+        """Look whether the program has met another rank; leave a file while it has not for long."""
+        if self._links is None:
+            from .rank_links import RankLinks  # a second after the start, which it does not delay
+
+            self._links = RankLinks(self._pid)
+        self._links.observe()
+        is_long = time.monotonic() > self._started_at + ALONE_S
+        is_alone = self._links.is_alone and is_long
+        if is_alone == self._is_reported:
+            return
+        self._is_reported = is_alone
+        name = f"rank-{self._rank}.alone"
+        if is_alone:
+            records.write(name, {})
+        else:
+            records.remove(os.path.join(records.attempt_dir(), name))
 
     def _watches(self) -> bool:
         """Whether this task watches for its node."""
@@ -266,8 +308,40 @@ class Rank:
         of_all = env.get("HPCRUN_NODE_RANKS")
         if of_all:  # of all roles that share the node
             first, ranks = map(int, of_all.split(":"))
-        fields = {"node": node, "first_rank": first, "ranks": ranks, "started": time.time()}
+        fields = {
+            "node": node,
+            "first_rank": first,
+            "ranks": ranks,
+            "started": time.time(),
+            "addresses": _addresses(),
+        }
         records.write(f"node-{node}.start", fields)
+
+    @staticmethod
+    def _record_versions(program: str) -> int:
+        """Let the program's Python record its versions while the program starts; return its id.
+
+        That is the Python that the program is, or else that of the job, if the program is a shell
+        or belongs to the same environment. Another program may bring a Python of its own. A script
+        that is called python is a person's: it is not called a second time.
+        """
+        python = sys.executable
+        name = os.path.basename(program)
+        if name.startswith("python"):
+            python = _binary(program)
+        elif name not in SHELLS and not os.path.exists(os.path.join(os.path.dirname(python), name)):
+            return 0
+        if not python:
+            return 0
+        file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_versions.py")
+        env = {**os.environ}
+        del env[FOLDER], env[RANK]  # it is no process of the rank
+        null = os.devnull
+        with suppress(OSError):
+            return start(
+                [python, "-B", file, records.attempt_dir()], env, out=null, err=null, blocked=HEARD
+            )
+        return 0
 
     def _write_exit(self, status: int, heard: bool) -> None:
         ended_by = self._signalled
@@ -276,9 +350,49 @@ class Rank:
         fields = {
             "rank": self._rank,
             "node": os.environ["HPCRUN_NODE"],
+            "pid": self._pid,
             "status": status,
             "ended": time.time(),
             "told": ended_by,
             "heard": heard,
+            "alone": self._links is not None and self._links.is_alone,
         }
         records.write_patiently(f"rank-{self._rank}.exit", fields)
+
+
+def _addresses() -> list[str]:
+    """Return the IPv4 addresses of this node, by which programs name it in their messages.
+
+    The kernel's table of routes has them: /proc/net/fib_trie, a "host LOCAL" below each.
+    """
+    addresses: list[str] = []
+    address = ""
+    with suppress(OSError), open("/proc/net/fib_trie", encoding="ascii") as file:
+        for line in file:
+            words = line.split()
+            if words[:1] == ["|--"]:
+                address = words[1]
+            elif words == ["/32", "host", "LOCAL"] and address not in addresses:
+                addresses.append(address)
+    return [address for address in addresses if not address.startswith("127.")]
+
+
+def _binary(program: str) -> str:
+    """Return the path of a program that is no script; empty if it is one, or cannot be read."""
+    folders = os.get_exec_path()
+    if "/" in program:
+        folders = [""]
+    for folder in folders:
+        path = os.path.join(folder, program)
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            break
+    else:
+        return ""
+    try:
+        with open(path, "rb") as file:
+            is_binary = file.read(len(_ELF)) == _ELF
+    except OSError:
+        return ""
+    if not is_binary:
+        return ""
+    return path

@@ -35,9 +35,6 @@ SRUN_FAILED = 69
 """The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of
 sysexits(3).
 """
-BATCH = "HPCRUN_BATCH_SLURM"
-"""Slurm's variables of a batch script, for a program that the script starts without srun."""
-SEPARATOR = "\x1e"  # between them
 GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL")
 """The variables with the GPUs of a task, which Slurm sets: of Nvidia, AMD and Intel, slurm.conf(5).
 """
@@ -69,68 +66,96 @@ def address_of(node: str) -> str:
     return node + os.environ.get(HOST_SUFFIX, "")
 
 
-def restore_slurm() -> None:
-    """Set Slurm's variables as they are in the batch script.
-
-    This is for a program that the script starts without srun.
-    """
-    env = os.environ
-    if BATCH not in env:
-        return
-    for name in list(env):
-        if name.startswith(("SLURM", "SRUN_")):
-            del env[name]
-    for pair in env.pop(BATCH).split(SEPARATOR):
-        name, _, value = pair.partition("=")
-        if name:
-            env[name] = value
-
-
-def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
-    """Add hpcrun_runtime and labels for trackers. What the user or the profile has set stays.
+def prepare(came: int | None, *, managed: bool) -> None:
+    """Add to the environment of this process what the ranks of the job get.
 
     Args:
+        came: a descriptor with the original environment of the job: base64 of ``NAME=value``, each
+            ended by NUL.
         managed: the job may be warned or requeued.
-        as_is: a person's script sets the rendezvous itself.
-        came: a descriptor with the original environment of the script: base64 of ``NAME=value``,
-            each ended by NUL.
+    """
+    before = _before(came)
+    _begin(before, ("HPCRUN_STAGE", "MASTER_ADDR", "MASTER_PORT"), managed=managed)
+    _equip()
+    if came is not None:
+        os.environ.update(changes(before, os.environ))
+
+
+def prepare_script(came: int | None, *, managed: bool) -> dict[str, str]:
+    """Return the environment of a person's batch script; the arguments are those of ``prepare``.
+
+    It is the environment that Slurm has given to the job, with what the person has set for the job,
+    and without HPCRUN_*.
+    """
+    before = _before(came)
+    _begin(before, ("HPCRUN_STAGE",), managed=managed)
+    with open("/proc/self/environ", "rb") as file:  # Python may add LC_CTYPE to os.environ
+        now = _parse(file.read())
+    env = {}
+    for name, value in now.items():
+        if name not in _OF_BASH and not name.startswith("HPCRUN_"):
+            env[name] = value
+    for name in _OF_BASH:
+        if name in before:
+            env[name] = before[name]
+    os.environ.pop("SLURM_EXPORT_ENV", None)  # for the script's srun, not for hpcrun's
+    if came is not None:
+        os.environ.update(changes(before, env))
+    return env
+
+
+def equip(added: list[str]) -> None:
+    """Add to the environment of a script's launch what its ranks get.
+
+    Args:
+        added: further variables, ``NAME=VALUE``. What the script has set stays.
+    """
+    before = dict(os.environ)
+    for variable in added:
+        name, _, value = variable.partition("=")
+        os.environ.setdefault(name, value)
+    _equip()
+    os.environ.update(changes(before, os.environ))
+
+
+def _before(came: int | None) -> dict[str, str]:
+    """Return the original environment of the job; nothing if it is not known."""
+    if came is None:
+        return {}
+    with open(came, "rb") as file:
+        return _parse(binascii.a2b_base64(file.read()))
+
+
+def _begin(before: Mapping[str, str], inherited: tuple[str, ...], *, managed: bool) -> None:
+    """Begin the job: in its own environment, and with the folders of its attempt.
+
+    Args:
+        before: the original environment of the job.
+        inherited: variables that an enclosing job may have set, in which this job was submitted by
+            hand; they go if this job has not changed them.
+        managed: the job may be warned or requeued.
     """
     _close_log()
     env = os.environ
-    before = {}
-    if came is not None:
-        with open(came, "rb") as file:
-            before = _parse(binascii.a2b_base64(file.read()))
-    _leave_enclosing_job(before, as_is=as_is)
+    env.pop(MANAGED, None)
+    env.pop("HPCRUN_NODE_ADDR", None)
+    for name in inherited:
+        if before.get(name) == env.get(name):
+            env.pop(name, None)
     if managed:
         env[MANAGED] = "1"
+    renew(env["HPCRUN_ATTEMPT_DIR"])
+
+
+def _equip() -> None:
+    """Add hpcrun_runtime and labels for trackers. What the user or the profile has set stays."""
+    env = os.environ
     runtime = os.path.join(env["HPCRUN_RUN_DIR"], "programs", "runtime")
     if os.path.exists(os.path.join(runtime, "hpcrun_runtime.py")):
         paths = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
         env["PYTHONPATH"] = ":".join([*paths, runtime])
-    renew(env["HPCRUN_ATTEMPT_DIR"])
     _adapt_to_torch()
     tracker_environment.label()
-    if came is not None:
-        env.update(changes(before, env))
-
-
-def _leave_enclosing_job(before: Mapping[str, str], *, as_is: bool) -> None:
-    """Remove the variables of an enclosing job, in which this job was submitted by hand.
-
-    Args:
-        before: the original environment of the script.
-        as_is: a person's script sets the rendezvous itself.
-    """
-    env = os.environ
-    env.pop(MANAGED, None)
-    env.pop("HPCRUN_NODE_ADDR", None)
-    inherited = ["HPCRUN_STAGE"]
-    if not as_is:
-        inherited += ["MASTER_ADDR", "MASTER_PORT"]
-    for name in inherited:
-        if before.get(name) == env.get(name):
-            env.pop(name, None)
 
 
 def _adapt_to_torch() -> None:
@@ -226,7 +251,7 @@ def _small_files(folder: str) -> dict[str, str]:
 
 
 def _is_small(name: str) -> bool:
-    if name == "hosts":
+    if name in ("hosts", "versions"):
         return True
     return name.startswith(("node-", "rank-")) and name.endswith((".start", ".exit", ".use"))
 

@@ -220,12 +220,12 @@ def has_begun() -> bool:
     return any(name.startswith(("node-", "rank-", "role")) for name in names)
 
 
-def exits(of: str = "rank") -> Iterator[dict[str, Any]]:
+def exits(of: str = "rank", folder: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the exit records of the ranks, or of each ``node``, that have ended."""
-    for name in names_in(attempt_dir()):
+    for name in names_in(folder or attempt_dir()):
         if not name.startswith(f"{of}-") or not name.endswith(".exit"):
             continue
-        record = read(name) or {}
+        record = read(name, folder) or {}
         is_whole = isinstance(record.get("status"), int)
         if is_whole and isinstance(record.get("ended"), (int, float)):
             yield record

@@ -40,9 +40,7 @@ def main(arguments: list[str]) -> int:
     command = arguments[end + 1 :]
     rank_environment.be_node()
     if "--as-is" in options:  # a script has set the rendezvous
-        node = Node()
-        rank_environment.restore_slurm()
-        return node.run(command)
+        return Node().run(command)
     command = with_rendezvous(command, by_torchrun="--torchrun" in options)
     return Node().run(command) if command else _record_end(1)
 

@@ -15,9 +15,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hpcrun.errors import UsageError
+from hpcrun.job.batch.launch_habits import PlacedLaunch, launch_habits, trains_alone
 from hpcrun.job.batch.sbatch_input import BatchOptions, Sizes, read_batch_options, read_sizes
 from hpcrun.job.launcher.launch_line import LaunchLine, UnclearError, number_of, read_launch
-from hpcrun.job.request.job_request import Launcher
+from hpcrun.job.request.job_request import STDIN_NAME, Launcher
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.recognise_secrets import is_secret, secret_kind
 from hpcrun.job.text.shell_text import (
@@ -35,11 +36,19 @@ if TYPE_CHECKING:
 
 PROGRAM = '"$HPCRUN_LAUNCH"'  # what a launch line calls: in_job/launch/batch/run_script.py
 ERROR_TRAP = (
-    "set -E; "
-    """trap 'printf "%s %s %s\\n" "$?" "$LINENO" "$BASH_COMMAND" 2>/dev/null """
-    """>|"$HPCRUN_SCRIPT_ERRORS"' ERR"""
+    """{ trap '{ printf "%s %s %s\\n" "$?" "$LINENO" "$BASH_COMMAND" """
+    """>|"$HPCRUN_SCRIPT_ERRORS"; } 2>/dev/null' ERR; } 2>/dev/null"""
 )
-"""The first line of a script for bash, in place of its #!: notes the last command that failed."""
+"""The first line of a script for bash, in place of its #!: notes the last command that failed.
+
+The braces hide it from ``set -x``.
+"""
+_OF_RANKS = (
+    "the ranks get WANDB_TAGS, MLFLOW_RUN_CONTEXT, TORCH_FR_*, TORCH_NCCL_*, SPT_NOENV and a "
+    "folder on PYTHONPATH"
+)
+_OWN_LOG = re.compile(r"\bslurm-[^\s;|&<>]*SLURM_")
+"""The file of the output that sbatch would write, in a line of the script."""
 _LOOPS = frozenset({"for_statement", "c_style_for_statement", "while_statement"})
 _OUTSIDE = frozenset({"command_substitution", "process_substitution", "heredoc_body"})
 _BRANCHES = frozenset({"if_statement", "elif_clause", "else_clause", "case_item"})
@@ -60,27 +69,38 @@ class BatchScript:
     secrets: tuple[tuple[str, str], ...] = ()  # name → value of the secrets in the script
     remarks: tuple[str, ...] = ()  # what is different from sbatch
     missing: tuple[str, ...] = ()  # why hpcrun does not take over the launch; empty if it does
+    habits: tuple[str, ...] = ()  # likely mistakes, which sbatch would run, too
 
     @property
     def is_complete(self) -> bool:
         """Whether the job is all that the script is, with logs per rank."""
         return not (self.missing or self.options.problems)
 
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """What is different from sbatch, with what is different for every such script."""
+        of_all = []
+        if self.text.startswith(ERROR_TRAP):
+            of_all.append("line 1 is a trap that notes what fails outside of functions")
+        if self.launches:
+            of_all.append(_OF_RANKS)
+        if any(line.by_srun for line in self.launches):
+            of_all.append("Slurm calls the step python")
+        if any(line.starter == "torchrun" for line in self.launches):
+            of_all.append("signals go to the ranks, not through torchrun")
+        return (*self.remarks, *of_all)
+
     def ranks(self, sizes: Sizes) -> tuple[Launcher, int]:
         """Return hpcrun's launcher and the ranks of each node for a job's sizes.
 
-        The answer goes as far as the script says the ranks.
+        The number is 0 if only the script's launch decides the number.
         """
         if not self.launches:
-            return "command", 1
+            return "command", 0
         suited = [line for line in self.launches if line.by_srun == (sizes.nodes > 1)]
-        line = suited[0] if suited else self.launches[0]
-        if line.starter == "torchrun":
-            number = number_of(line.torchrun.get("nproc-per-node", "1"))
-            return "torchrun", number or max(1, sizes.gpus)  # gpu, auto: one rank for each GPU
-        if line.starter == "srun":
-            return "srun", _tasks(line, sizes)
-        return line.starter, 1
+        lines = suited or self.launches
+        numbers = {_known_ranks(line, sizes) for line in lines}
+        return lines[0].starter, numbers.pop() if len(numbers) == 1 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +136,16 @@ class _Secret:
     value: str
 
 
-def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchScript:
+def read_batch_script(
+    name: str, text: str, arguments: Sequence[str], *, has_directives: bool = True
+) -> BatchScript:
     """Return a batch script as hpcrun runs the script with its arguments.
+
+    Args:
+        name: the name of its file, or ``STDIN_NAME``.
+        text: its text.
+        arguments: what its positional parameters are.
+        has_directives: its #SBATCH lines are options of the job.
 
     Raises:
         UsageError: sbatch does not take the script: it has CR line ends, or does not begin with
@@ -126,20 +154,21 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
     _check_text(name, text)
     interpreter = _interpreter(text)
     shell = _shell(interpreter)
-    options = read_batch_options(text.splitlines())
+    options = read_batch_options(text.splitlines() if has_directives else [])
     sizes = read_sizes(dict(options.directives))
     root = parse_shell(text)
     source = Source(root, arguments)
     misread = misread_line(root)
     missing = []
     launches = []
-    secrets = [] if misread else list(_secrets(root))
+    secrets: list[_Secret] = []
     if shell not in ("bash", "sh", "dash", "ksh"):
         program = shell or " ".join(interpreter).strip()
         missing.append(f"{program} runs the script: hpcrun reads only scripts for bash")
     elif misread:
         missing.append(f"line {misread} is not understood")
     else:
+        secrets = list(_secrets(root))
         launches = _launches(source)
         missing += _problems(source, launches)
     lines = [launch.line for launch in launches if launch.line]
@@ -150,7 +179,8 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
             changes += _marks(launch)
         for line in lines:
             remarks += line.remarks
-    remarks += _remarks_on_agents(lines, sizes)
+    placed = [PlacedLaunch(item.number, item.line, item.words) for item in launches if item.line]
+    habits = [*remarks_on_agents(lines, sizes), *launch_habits(placed, sizes.nodes)]
     for secret in secrets:
         changes.append(_Change(secret.node.start_byte, secret.node.end_byte, f'"${secret.name}"'))
         number = secret.node.start_point[0] + 1
@@ -175,6 +205,7 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
         secrets=tuple((secret.name, secret.value) for secret in secrets),
         remarks=tuple(dict.fromkeys(remarks)),
         missing=tuple(dict.fromkeys(missing)),
+        habits=tuple(dict.fromkeys(habits)),
     )
 
 
@@ -190,6 +221,12 @@ def _remarks_on_copy(text: str, new: str) -> Iterator[str]:
             "$0 is a copy of the script in the run's folder, as by sbatch it is one in Slurm's "
             "spool"
         )
+    for number, line in enumerate(text.splitlines(), start=1):
+        if _OWN_LOG.search(line) and not line.lstrip().startswith("#"):
+            yield (
+                f"line {number}: there is no slurm-%j.out: hpcrun logs --batch prints the output "
+                "of the script"
+            )
     kind = secret_kind(new)
     if kind:
         yield f"the script holds {kind}, and the run's folder has a copy of it"
@@ -201,14 +238,17 @@ def _check_text(name: str, text: str) -> None:
     Raises:
         UsageError: the script has CR line ends, or does not begin with ``#!``.
     """
+    is_stdin = name == STDIN_NAME
     if "\r" in text:
-        raise UsageError(
-            f"{name} has CR line ends, which sbatch refuses", hint=f"sed -i 's/\\r$//' {name}"
-        )
+        hint = f"sed -i 's/\\r$//' {name}"
+        if is_stdin:
+            hint = "sed 's/\\r$//' SCRIPT | hpcrun submit -"
+        raise UsageError(f"{name} has CR line ends, which sbatch refuses", hint=hint)
     if not text.startswith("#!"):
-        raise UsageError(
-            f"{name} does not begin with #!, which sbatch needs", hint="add the line #!/bin/bash"
-        )
+        hint = "add the line #!/bin/bash"
+        if is_stdin:
+            hint += "; a Python program must be in a file: hpcrun submit train.py"
+        raise UsageError(f"{name} does not begin with #!, which sbatch needs", hint=hint)
 
 
 def _with_changes(data: bytes, changes: Sequence[_Change]) -> str:
@@ -218,13 +258,22 @@ def _with_changes(data: bytes, changes: Sequence[_Change]) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _remarks_on_agents(lines: Sequence[LaunchLine], sizes: Sizes) -> Iterator[str]:
+def remarks_on_agents(lines: Sequence[LaunchLine], sizes: Sizes) -> Iterator[str]:
     """Yield a remark for each launch by which srun starts too many torchruns."""
     for line in lines:
-        if _has_idle_agents(line, sizes):
+        if not _has_idle_agents(line, sizes):
+            continue
+        tasks = _tasks(line, sizes)
+        if tasks > 1:
             yield (
-                f"as by sbatch, srun starts torchrun {_tasks(line, sizes)} times on a node, and "
-                "all but one fail: request one task for each node, with its GPUs and CPUs"
+                f"as by sbatch, srun starts torchrun {tasks} times on a node, and all but one "
+                "fail: request one task for each node, with its GPUs and CPUs"
+            )
+        else:
+            yield (
+                f"as by sbatch, srun starts torchrun on {sizes.nodes} nodes, and "
+                f"--nnodes={line.torchrun['nnodes']} takes no more: give torchrun "
+                "--nnodes=$SLURM_NNODES"
             )
 
 
@@ -254,11 +303,29 @@ def _tasks(line: LaunchLine, sizes: Sizes) -> int:
     return max(1, total // sizes.nodes) if total else sizes.tasks
 
 
+def _known_ranks(line: LaunchLine, sizes: Sizes) -> int:
+    """Return how many ranks a launch has on each node; 0 if that is not known."""
+    if line.starter == "command" or (sizes.nodes > 1 and not line.by_srun):
+        return 0  # mpirun, deepspeed; or it is on the first node alone
+    if line.starter == "python":
+        return 1
+    if line.starter == "torchrun":
+        text = line.torchrun.get("nproc-per-node", "1")
+        return sizes.gpus if text in ("gpu", "auto") else number_of(text) or 0
+    counts = [line.srun[name] for name in ("ntasks", "ntasks-per-node") if name in line.srun]
+    is_open = sizes.nodes_open and not counts and not sizes.tasks_given
+    if is_open or any(number_of(text) is None for text in counts):
+        return 0
+    return _tasks(line, sizes)
+
+
 def _has_idle_agents(line: LaunchLine, sizes: Sizes) -> bool:
     """Return whether srun surely starts more torchruns than --nnodes names."""
     if line.starter != "torchrun" or not line.by_srun:
         return False
     nnodes = line.torchrun.get("nnodes")
+    if _tasks(line, sizes) == 1 and trains_alone(line.torchrun):
+        return False
     for text in (nnodes, line.srun.get("ntasks"), line.srun.get("ntasks-per-node")):
         if text and number_of(text) is None:
             return False

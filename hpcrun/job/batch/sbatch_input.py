@@ -27,17 +27,22 @@ from hpcrun.job.launch_options import (
     takes_value,
 )
 from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.node_choice import choice_of, read_nodes
 from hpcrun.job.request.options import MOST
-from hpcrun.job.request.parameters import parse_indices
-from hpcrun.job.text.quoting import check_env_name, check_job_name, job_name_from
+from hpcrun.job.request.parameters import parse_array
+from hpcrun.job.text.quoting import check_env_name, check_job_name, run_name_note
+from hpcrun.job.text.spelling import spell, spell_row
 from hpcrun.job.text.units import parse_memory, parse_slurm_time
 
-_LINE = re.compile(r"#SBATCH(?=\s)(.*)", re.DOTALL)
+_LINE = re.compile(r"#SBATCH(.*)", re.DOTALL)
+_QUOTES = r"""\\.|"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?"""
+_QUOTED = re.compile(_QUOTES)
+_WORD = re.compile(rf"""(?:{_QUOTES}|[^\s"'\\#])+|#""")
 _LOGS = "hpcrun logs shows the logs of the script and of each rank that hpcrun starts"
-_LEFT_OUT = {
+LEFT_OUT = {
     "output": _LOGS,
     "error": _LOGS,
-    **dict.fromkeys(("parsable", "quiet"), "use hpcrun submit --json"),
+    **dict.fromkeys(("parsable", "quiet"), "use hpcrun submit --parsable"),
     "verbose": "hpcrun prints the messages of sbatch",
     "wait": "use hpcrun submit --wait",
     "ignore-pbs": "it has no effect on #SBATCH lines",
@@ -67,9 +72,9 @@ class BatchOptions:
     """What the #SBATCH lines of a script become."""
 
     directives: tuple[tuple[str, str | None], ...]  # those that hpcrun gives to sbatch as they are
-    name: str | None  # the job's name, None if the script has none
+    name: str | None  # the job's name in Slurm, None if the script has none
     workdir: str | None  # the folder where it starts
-    array: tuple[tuple[int, ...], int | None] | None  # task ids and how many run at once
+    array: str | None  # the task ids, as ``--array`` has them
     env: tuple[tuple[str, str], ...]  # variables of ``--export``
     remarks: tuple[str, ...]  # what hpcrun does in another way
     problems: tuple[str, ...]  # why the job cannot be submitted
@@ -79,7 +84,7 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
     """Return what the #SBATCH lines of a script become."""
     options, late = _read_lines(lines)
     kept: dict[str, str | None] = {}
-    set_by_hpcrun: dict[str, str] = {}
+    workdir = None
     remarks = [
         f"line {number}: sbatch does not read #SBATCH behind the first command" for number in late
     ]
@@ -91,35 +96,33 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
         reason = _why_not(name, value)
         if reason:
             problems.append(f"line {line}: --{name.lstrip('-')}: {reason}")
-        elif name in _LEFT_OUT:
-            remarks.append(f"line {line}: --{name} is left out: {_LEFT_OUT[name]}")
-        elif name in ("job-name", "chdir", "array", "export"):
-            set_by_hpcrun[name] = value or ""
+        elif name in LEFT_OUT:
+            remarks.append(f"line {line}: --{name} is left out: {LEFT_OUT[name]}")
+        elif name == "chdir":
+            workdir = value
         elif name == "mail-type" and name in kept:  # sbatch adds them up
             kept[name] = f"{kept[name]},{value}"
         else:
             kept[name] = value
-    job_name = None
-    given_name = set_by_hpcrun.get("job-name")
-    if given_name is not None:
-        job_name = job_name_from(given_name)
-    if job_name != given_name:
-        remarks.append(f"the job's name is {job_name}: it becomes a part of file names")
-    array = None
-    ids = set_by_hpcrun.get("array")
-    if ids is not None:
-        array = _array(ids)
-        if array is None:
-            problems.append(f"--array={ids} is no list of task ids")
+    job_name = kept.get("job-name") or None
+    name_note = run_name_note(job_name) if job_name else None
+    if name_note:
+        remarks.append(name_note)
+    array = kept.get("array")
+    if array is not None:
+        try:
+            parse_array(array)
+        except ValueError as error:
+            problems.append(f"--array: {error}")
     env = []
-    for item in set_by_hpcrun.get("export", "").split(","):
+    for item in (kept.get("export") or "").split(","):
         variable, equals, text = item.partition("=")
         if equals:
             env.append((variable, text))
     return BatchOptions(
         directives=tuple(kept.items()),
         name=job_name,
-        workdir=set_by_hpcrun.get("chdir"),
+        workdir=workdir,
         array=array,
         env=tuple(env),
         remarks=tuple(dict.fromkeys(remarks)),
@@ -133,10 +136,10 @@ def _why_not(name: str, value: str | None) -> str | None:
         return _REFUSED[name]
     if name not in NAMES and value is None:
         return "hpcrun does not know this option of sbatch"
-    if not value and (name not in FLAGS or value is not None):
+    if value is None and name not in FLAGS:
         return "it has no value"
     if name == "export":
-        problem = _problem_of_export(value or "")
+        problem = problem_of_export(value or "")
         if problem:
             return problem
     try:
@@ -146,14 +149,12 @@ def _why_not(name: str, value: str | None) -> str | None:
     return None
 
 
-def _problem_of_export(value: str) -> str | None:
+def problem_of_export(value: str) -> str | None:
     """Return why hpcrun cannot do what ``--export`` says, None if it can."""
-    items = value.split(",")
-    plain = [item for item in items if "=" not in item]
-    if plain and plain != ["ALL"]:
-        return f"{value}: hpcrun passes your whole environment to the job"
+    if value == "NIL":
+        return "NIL: the job would not get the folder of its run"
     try:
-        for item in items:
+        for item in value.split(","):
             check_env_name(item.partition("=")[0])
     except ValueError as error:
         return str(error)
@@ -183,14 +184,22 @@ def _read_lines(lines: list[str]) -> tuple[list[BatchOption], list[int]]:
 def _split(text: str) -> list[str]:
     """Return the words of an #SBATCH line as sbatch divides the line.
 
-    A # at the start of a word begins a comment.
+    A backslash stands before a plain character, in quotes of both kinds as well. A # outside quotes
+    begins a comment, also inside a word.
     """
     words: list[str] = []
-    for match in re.finditer(r"""((?:"[^"]*"?|'[^']*'?|\\.|[^\s"'\\])+)""", text):
-        if match[1].startswith("#"):
+    for match in _WORD.finditer(text):
+        if match[0] == "#":
             break
-        words.append(re.sub(r"""\\(.)|["']""", lambda quoted: quoted[1] or "", match[1]))
+        words.append(_QUOTED.sub(_unquoted, match[0]))
     return words
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    text = match[0]
+    if text[0] in "\"'":
+        text = text[1:].removesuffix(text[0])
+    return re.sub(r"\\(.)", r"\1", text)
 
 
 def _options(line: int, words: list[str]) -> Iterator[BatchOption]:
@@ -215,43 +224,47 @@ def _options(line: int, words: list[str]) -> Iterator[BatchOption]:
         yield BatchOption(line, name, value)
 
 
-def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:
-    """Return the task ids of ``--array``, and how many tasks may run at once.
-
-    The result is None if the text cannot be read.
-    """
-    ranges, _, most = text.partition("%")
-    try:
-        return parse_indices(ranges), int(most) if most else None
-    except ValueError:
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """The nodes, tasks and GPUs that directives request, as far as they say it."""
 
     nodes: int = 1
     tasks: int = 1  # of each node
-    gpus: int = 0  # of each node
+    gpus: int = 0  # of each node; 0 if no directive says it
     gpu_type: str | None = None
+    # the numbers of nodes from which Slurm chooses; ``nodes`` is the largest
+    node_choice: str = ""
+    nodes_open: bool = False  # Slurm takes as many nodes as the tasks or the GPUs need
+    tasks_given: bool = False
 
 
 def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
     """Return the sizes of a job; Slurm decides what they leave open."""
     total = _number(directives.get("ntasks"))
     each = _number(directives.get("ntasks-per-node"))
-    nodes = _number(directives.get("nodes"))
+    nodes = _nodes(directives.get("nodes"))
+    choice = choice_of(nodes)
     if not nodes:
         nodes = -(-total // each) if total and each else 1
-    tasks = each
-    if not tasks:
-        tasks = max(1, total // nodes) if total else 1
+    tasks = each or 1
+    if total:  # then --ntasks-per-node is only a maximum
+        tasks = max(1, total // nodes)
     gpus, type_ = _gpus_of_node(directives, tasks, nodes)
     per_gpu = _number(directives.get("ntasks-per-gpu"))
     if per_gpu and not total and not each:
         tasks = max(1, per_gpu * gpus)
-    return Sizes(nodes, tasks, gpus, type_)
+    tasks_given = bool(total or each or per_gpu)
+    is_open = "nodes" not in directives and not (total and each)
+    nodes_open = is_open and (bool(total and total > 1) or "gpus" in directives)
+    return Sizes(int(nodes), tasks, gpus, type_, choice, nodes_open, tasks_given)
+
+
+def _nodes(text: str | None) -> int | None:
+    """Return the nodes of ``--nodes``, None for a text that sbatch will refuse."""
+    try:
+        return read_nodes(text)
+    except ValueError:
+        return None
 
 
 def _gpus_of_node(
@@ -315,7 +328,7 @@ _SAME_NAMES = """
     SBATCH_GRES_FLAGS SBATCH_HINT SBATCH_IGNORE_PBS SBATCH_INPUT SBATCH_JOB_NAME SBATCH_MEM_BIND
     SBATCH_MEM_PER_CPU SBATCH_MEM_PER_GPU SBATCH_NETWORK SBATCH_NO_KILL SBATCH_NO_REQUEUE
     SBATCH_OPEN_MODE SBATCH_OUTPUT SBATCH_OVERCOMMIT SBATCH_PARTITION SBATCH_POWER SBATCH_PROFILE
-    SBATCH_QOS SBATCH_REQUEUE SBATCH_RESERVATION SBATCH_SIGNAL SBATCH_SPREAD_JOB
+    SBATCH_QOS SBATCH_REQUEUE SBATCH_RESERVATION SBATCH_RUNTIME SBATCH_SIGNAL SBATCH_SPREAD_JOB
     SBATCH_SPREAD_SEGMENTS SBATCH_THREADS_PER_CORE SBATCH_THREAD_SPEC SBATCH_TRES_BIND
     SBATCH_TRES_PER_TASK SBATCH_USE_MIN_NODES SBATCH_WAIT SBATCH_WAIT_ALL_NODES SBATCH_WCKEY
 """
@@ -327,6 +340,8 @@ DIRECTIVES: dict[str, str] = {
 ``switches``.
 """
 
+READ_BY_SBATCH = frozenset({*DIRECTIVES, "SBATCH_REQ_SWITCH", "SBATCH_WAIT4SWITCH", "SLURM_UMASK"})
+"""All variables that sbatch takes for options."""
 _IGNORED = {
     **OWNED,
     "clusters": "hpcrun submits to this cluster alone",
@@ -354,12 +369,12 @@ _FLAGS_ALONE = FLAGS - {"exclusive", "get-user-env", "no-kill"}
 
 
 def apply_sbatch_env(
-    request: JobRequest, env: Mapping[str, str]
+    request: JobRequest, env: Mapping[str, str], *, of_script: bool = False
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Add the values of sbatch's variables to a request.
 
     The variables override the profile, and typed options override the variables. The notes name the
-    variables that are used, and those that are ignored.
+    variables that are used, and those that are ignored. A person's batch script gets those of srun.
     """
     if "SLURM_JOB_ID" in env:  # inside a job these variables describe the enclosing job
         return request, ()
@@ -373,7 +388,9 @@ def apply_sbatch_env(
         if value is None or (not value and directive not in FLAGS):
             continue
         field = _FIELDS.get(directive)
-        if field is None and directive in _IGNORED:
+        if of_script and directive == "export":  # plan_script reads it
+            used.append(_with_value(name, value))
+        elif field is None and directive in _IGNORED:
             notes.append(_note(name, value, _IGNORED[directive]))
         elif not _is_typed(directive, field, request, typed):
             if field is not None:
@@ -386,7 +403,11 @@ def apply_sbatch_env(
     if switches and "switches" not in typed:
         directives.append(_switches(switches, env.get("SBATCH_WAIT4SWITCH")))
         used.append(f"SBATCH_REQ_SWITCH={switches}")
-    notes += _notes_on_other_variables(env)
+    umask = env.get("SLURM_UMASK")
+    if umask is not None:
+        notes.append(_note("SLURM_UMASK", umask, "hpcrun uses the umask of your shell"))
+    if not of_script:
+        notes += _notes_on_srun(env)
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
     if used:
         notes.insert(0, f"from your shell: {' '.join(used)}")
@@ -403,11 +424,8 @@ def _switches(most: str, wait: str | None) -> str:
     return f"switches={most}@{wait}" if wait else f"switches={most}"
 
 
-def _notes_on_other_variables(env: Mapping[str, str]) -> Iterator[str]:
-    """Yield notes on variables that sbatch passes to the job or to its steps."""
-    umask = env.get("SLURM_UMASK")
-    if umask is not None:
-        yield _note("SLURM_UMASK", umask, "hpcrun uses the umask of your shell")
+def _notes_on_srun(env: Mapping[str, str]) -> Iterator[str]:
+    """Yield notes on variables that sbatch passes to the steps of the job."""
     for name in sorted(env):
         if name in _OF_SRUN or name.startswith("SRUN_"):
             yield _note(name, env[name], _instead_of(name, env[name]))
@@ -435,14 +453,14 @@ def _is_typed(
 def _instead_of(name: str, value: str) -> str:
     option = _OF_SRUN.get(name)
     if option and value:
-        return f"--srun {option}={value} does the same"
-    return f"--env {name}=... sets it in the job"
+        return f"{spell('srun', f'{option}={value}')} does the same"
+    return f"{spell('env', f'{name}=...')} sets it in the job"
 
 
 def _note(name: str, value: str, why: str) -> str:
     if value:
-        return f"{name}={value} of your shell is ignored: {why}"
-    return f"{name} is ignored: {why}"
+        return f"{name}={value} of your shell is ignored: {spell_row(why)}"
+    return f"{name} is ignored: {spell_row(why)}"
 
 
 def _count(text: str) -> int:

@@ -102,7 +102,7 @@ def _has_possible_sizes(instead: Replacement, profile: Profile) -> bool:
     request = instead.request
     try:
         shape = decide_shape(request, profile)
-        check_nodes(shape, shape.nodes, profile, request.partition or profile.partition)
+        check_nodes(shape, shape.fewest_nodes, profile, request.partition or profile.partition)
     except (PlanError, UsageError):
         return False
     return True

@@ -37,6 +37,8 @@ _TRANSPARENT = frozenset(
     "mamba micromamba".split()
 )
 """Wrappers that may run hpcrun_launch in place of the launch: what they set reaches the ranks."""
+_PYTHONS = ("uv", "pdm", "hatch")
+"""Wrappers that start a file of Python with a Python of their choice."""
 _CONTAINERS = frozenset(
     """
         apptainer singularity shifter podman docker enroot podman-hpc sarus charliecloud ch-run
@@ -99,6 +101,7 @@ class LaunchLine:
     srun: dict[str, str | None] = field(default_factory=dict)
     torchrun: dict[str, str | None] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()  # what is different
+    starts_ranks: bool = False  # its program is a launcher, which decides the ranks
 
 
 def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
@@ -155,6 +158,9 @@ def _behind_wrappers(texts: tuple[str, ...]) -> int:
         inner = unwrapped(texts[at:])
         if inner is None or inner.option:
             break
+        is_file = bool(inner.words) and inner.words[0].endswith(".py")
+        if is_file and PurePath(texts[at]).name in _PYTHONS:
+            break
         at = len(texts) - len(inner.words)
     return at
 
@@ -174,12 +180,14 @@ def _with_torchrun(line: LaunchLine, words: list[Word], start: int) -> LaunchLin
         calls = find_calls(texts[start:], lambda _: None) if line.by_srun else []
         if not calls:
             return line
-        return replace(line, remarks=(*line.remarks, own_ranks(calls[0].title)))
+        remarks = (*line.remarks, own_ranks(calls[0].title))
+        return replace(line, remarks=remarks, starts_ranks=True)
     end, options = read_options(words, head, "torchrun")
     if end == len(words) or "run-path" in options:
         raise UnclearError("torchrun has no program that hpcrun could start")
     if words[end].start is None:
-        return replace(line, remarks=(*line.remarks, own_ranks("torchrun")))
+        remarks = (*line.remarks, own_ranks("torchrun"))
+        return replace(line, remarks=remarks, starts_ranks=True)
     return replace(
         line,
         starter="torchrun",

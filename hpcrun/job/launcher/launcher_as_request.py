@@ -22,12 +22,12 @@ from hpcrun.job.request.job_request import (
     given_fields,
     option_of,
 )
+from hpcrun.job.request.node_choice import NodeChoice, read_nodes
 from hpcrun.job.request.read_request import read_request
 from hpcrun.job.request.request_line import option_groups, program_words
 from hpcrun.job.request.role_options import split_module
 from hpcrun.job.text.quoting import bash_line
 from hpcrun.job.text.shell_text import Word
-from hpcrun.job.text.units import with_minutes
 
 # srun's options for which hpcrun has an option with the same meaning
 _SRUN_KEPT = frozenset(
@@ -209,14 +209,14 @@ def _by_torchrun(argv: tuple[str, ...]) -> _Started:
 
 def _by_srun(argv: tuple[str, ...]) -> _Started:
     options, program = _read("srun", argv)
-    nodes = number_of(options.pop("nodes", None))
+    nodes = _nodes(options.pop("nodes", None))
     tasks = number_of(options.pop("ntasks", None))
     per_node = number_of(options.pop("ntasks-per-node", None))
     fields: dict[str, Any] = {}
     for name in sorted(_SRUN_KEPT.intersection(options)):
         value = options.pop(name) or ""
         kept = OPTIONS.get(name, name.replace("-", "_"))
-        fields[_SRUN_NAMES.get(name, kept)] = with_minutes(value) if name == "time" else value
+        fields[_SRUN_NAMES.get(name, kept)] = value
     fields |= _passed_on("srun", options)
     calls = [call for call in find_calls(program, lambda _: None) if not call.place]
     inner = _started(calls[0]) if calls else None
@@ -230,12 +230,23 @@ def _by_srun(argv: tuple[str, ...]) -> _Started:
     )
 
 
+def _nodes(text: str | None) -> int | None:
+    """Return the nodes of srun's option, which may be several numbers; None for another text."""
+    try:
+        return read_nodes(text)
+    except ValueError:
+        return None
+
+
 def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str, Any]:
     """Return the fields for the nodes and ranks of a launcher.
 
     The field ``gpus`` replaces all sizes of the request.
     """
     nodes = started.nodes or request.nodes or 1
+    choice = request.nodes if isinstance(request.nodes, NodeChoice) else nodes
+    if isinstance(choice, NodeChoice):
+        return _sizes_of_choice(choice, started, request, profile)
     total = started.total
     if not total and started.per_node:
         total = nodes * started.per_node
@@ -248,6 +259,20 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str
         return {}
     sizes = _rank_sizes(started, request, profile, nodes, total)
     return {"nodes": nodes, **sizes} if nodes > 1 else sizes
+
+
+def _sizes_of_choice(
+    nodes: NodeChoice, started: _Started, request: JobRequest, profile: Profile
+) -> dict[str, Any]:
+    """Return the fields for the ranks of a launcher on nodes whose number Slurm chooses."""
+    if started.per_node is None:
+        return {"nodes": nodes}
+    if request.gpus_per_node:
+        return {"nodes": nodes, "nproc_per_node": started.per_node}
+    sizes = _rank_sizes(started, request, profile, 1, started.per_node)
+    if "nproc_per_node" not in sizes:
+        sizes["gpus_per_node"] = sizes.pop("gpus")
+    return {"nodes": nodes, **sizes}
 
 
 def _rank_sizes(

@@ -5,18 +5,18 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.batch.batch_script import BatchScript
-from hpcrun.job.batch.sbatch_input import gpus_in, read_sizes
-from hpcrun.job.launch_options import Directives
+from hpcrun.job.batch.batch_script import BatchScript, remarks_on_agents
+from hpcrun.job.batch.sbatch_input import gpus_in, problem_of_export, read_sizes
+from hpcrun.job.launch_options import Directives, Options, is_own_option, normalise_key
 from hpcrun.job.plan.directives import apply_request, requeue_directives
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, planned_env
 from hpcrun.job.plan.sweep import decide_sweep
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import GpuCount, JobRequest, Launcher, option_of
+from hpcrun.job.request.job_request import STDIN, GpuCount, JobRequest, Launcher, option_of
 from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.cpus_memory_time import (
     check_warning,
@@ -24,8 +24,9 @@ from hpcrun.job.resources.cpus_memory_time import (
     decide_requeue,
     read_allocation,
 )
-from hpcrun.job.resources.shape import Shape
-from hpcrun.job.text.quoting import job_name_from
+from hpcrun.job.resources.shape import Shape, check_total, laid_over
+from hpcrun.job.text.quoting import job_name_from, quote_directive, run_name_note
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import count
 
 # Fields of a request that have no effect on a script → what to do instead
@@ -33,40 +34,23 @@ _CONTAINER = (
     "start the container in its launch: srun --container-image=IMAGE, or apptainer exec IMAGE"
 )
 _OF_SCRIPT = {
-    **dict.fromkeys(("launcher", "srun", "torchrun", "module"), "change its launch"),
+    **dict.fromkeys(("launcher", "torchrun", "module"), "change its launch"),
     **dict.fromkeys(("container", "mounts"), _CONTAINER),
     "cpus": "use --cpus-per-task N or --cpus-per-gpu N",
-    "nproc_per_node": "change its launch, or its line #SBATCH --ntasks-per-node",
+    "nproc_per_node": "change its launch, or use --ntasks-per-node N",
     **dict.fromkeys(("pack", "pack_memory"), "let it start several programs itself"),
     "spares": "leave it out: its launch would use the spare nodes, too",
     "uv": "write `uv run` into its launch",
 }
 _REQUEUE = ("requeue", "no-requeue", "signal")
-_OTHERS = (("cpus_per_task", "cpus-per-gpu"), ("cpus_per_gpu", "cpus-per-task"), ("segment", ""))
+_OTHERS = (
+    ("cpus_per_task", "cpus-per-gpu"),
+    ("cpus_per_gpu", "cpus-per-task"),
+    ("ntasks", ""),
+    ("ntasks_per_node", ""),
+    ("segment", ""),
+)
 """Fields of a request that replace directives of a script, each with a directive that goes."""
-
-
-def with_array(request: JobRequest, script: BatchScript) -> JobRequest:
-    """Return the request with the task ids of the script.
-
-    Raises:
-        UsageError: both the script and the request have a sweep.
-    """
-    if script.options.array is None:
-        return request
-    if request.sweep:
-        raise UsageError(
-            f"{script.name} has #SBATCH --array, which cannot be combined with --sweep",
-            hint="remove the line, and let the script use its arguments",
-        )
-    ids, at_once = script.options.array
-    chosen = request.elements or ids
-    return replace(
-        request,
-        sweep=((),) * (ids[-1] + 1),
-        elements=chosen,
-        max_parallel=request.max_parallel or at_once,
-    )
 
 
 def _check_local(profile: Profile, nodes: int, launcher: Launcher) -> None:
@@ -90,6 +74,7 @@ def plan_script(
     script: BatchScript,
     *,
     python: PythonEnvironment,
+    of_sbatch: Mapping[str, str] | None = None,
     notify: Notify | None = None,
     mail: Mapping[str, str] | None = None,
 ) -> Plan:
@@ -97,6 +82,8 @@ def plan_script(
 
     The profile says where jobs go and how they are requeued; the profile adds no directive and no
     variable to the script. ``python`` runs hpcrun's programs in the job, not the script.
+    ``of_sbatch`` are the caller's variables that sbatch reads: sbatch does not get them, and so the
+    job sets them for the script.
 
     Raises:
         PlanError: hpcrun cannot submit the script, or a local profile has no srun and no other
@@ -104,16 +91,22 @@ def plan_script(
         UsageError: an option has no effect on a script that starts its own ranks.
     """
     if script.options.problems:
-        raise PlanError(
-            "\n".join(script.options.problems), hint=f"submit it with sbatch: sbatch {script.name}"
-        )
+        hint = f"submit it with sbatch: sbatch {script.name}"
+        if request.script == STDIN:
+            hint = "submit it with sbatch, which reads stdin, too"
+        raise PlanError("\n".join(script.options.problems), hint=hint)
     _check_options(request, script)
     requeue = decide_requeue(request, profile)
-    sweep = decide_sweep(request)
-    stem = script.name.rpartition(".")[0]
-    name = request.name or script.options.name or job_name_from(stem or script.name)
-    directives: Directives = {"job-name": name, "open-mode": "append"}
+    array = script.options.array if request.array is None else request.array
+    sweep = decide_sweep(request, array)
+    default_name = "sbatch" if request.script == STDIN else script.name
+    stem = default_name.rpartition(".")[0]
+    name = job_name_from(request.name or script.options.name or stem or default_name)
+    directives: Directives = {"job-name": _slurm_name(default_name, name), "open-mode": "append"}
     directives |= dict(script.options.directives)
+    given_name = request.name or script.options.name
+    if given_name:
+        directives["job-name"] = given_name
     if requeue:
         for key in _REQUEUE:
             directives.pop(key, None)
@@ -125,19 +118,43 @@ def plan_script(
     apply_request(directives, request)
     sizes = read_sizes(directives)
     launcher, per_node = script.ranks(sizes)
-    shape = Shape(sizes.nodes, sizes.gpus, sizes.gpu_type, launcher, per_node)
+    shape = Shape(
+        sizes.nodes,
+        sizes.gpus,
+        sizes.gpu_type,
+        launcher,
+        per_node,
+        node_choice=sizes.node_choice,
+    )
     _check_local(profile, sizes.nodes, launcher)
     granted = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
     check_warning(requeue, granted.walltime_s)
     bare = profile.model_copy(update={"env": {}, "fabric": type(profile.fabric)(), "secrets": ()})
-    env = {
+    of_sbatch = of_sbatch or {}
+    export = of_sbatch.get("SBATCH_EXPORT") or directives.get("export")
+    env: dict[str, str | None] = {
+        **_exported(of_sbatch, export),
         **dict(script.options.env),
         **dict(planned_env(request, bare)),
         **dict.fromkeys(name for name, _ in script.secrets),
     }
     no_logs = "no logs per rank: hpcrun does not take over the launch: {}".format
     notes = [no_logs(reason) for reason in script.missing]
-    notes += script.remarks
+    # by the sizes given at submission: the script knows only its own
+    on_agents = remarks_on_agents(script.launches, sizes)
+    by_script = set(remarks_on_agents(script.launches, script.sizes))
+    habits = [habit for habit in script.habits if habit not in by_script]
+    notes += dict.fromkeys((*script.remarks, *habits, *on_agents))
+    if export is not None:
+        _pass_on_run(directives, env, export)
+    name_note = run_name_note(request.name, profile.scheduler) if request.name else None
+    if name_note:
+        notes.append(name_note)
+    by_srun = any(line.by_srun for line in script.launches)
+    if by_srun and requeue and (requeue.on_failure or requeue.restarts):
+        notes.append("srun gets --kill-on-bad-exit=1: a failed task ends the others")
+    srun = _srun_options(request, script)
+    notes += _notes_on_srun(srun, script)
     shared = _shared_gpus(request, shape)
     if shared:
         notes.append(shared)
@@ -161,12 +178,51 @@ def plan_script(
         requeue=requeue,
         sweep=sweep,
         notes=tuple(notes),
+        srun=srun,
         preflight=request.preflight,
         cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
         sample_use=profile.sample_use,
         notify=notify,
         batch=script,
     )
+
+
+def _exported(of_sbatch: Mapping[str, str], export: str | None) -> dict[str, str]:
+    """Return those of sbatch's variables that ``--export`` lets through to the script."""
+    names = (export or "ALL").split(",")
+    kept = {}
+    for name, value in of_sbatch.items():
+        if "ALL" in names or name in names or name.startswith("SLURM_"):
+            kept[name] = value
+    return kept
+
+
+def _pass_on_run(directives: Directives, env: dict[str, str | None], export: str) -> None:
+    """Let the job know its run and its secrets, whatever ``--export`` is.
+
+    Raises:
+        PlanError: hpcrun cannot do what ``--export`` says.
+    """
+    directives["export"] = export
+    if "ALL" in export.split(","):
+        return
+    problem = problem_of_export(export)
+    if problem:
+        raise PlanError(f"--export={problem}")
+    secrets = [name for name, value in env.items() if value is None]
+    names = [*export.split(","), "HPCRUN_RUN_DIR", *secrets]
+    # NONE is the empty list: sbatch then takes the environment of a login shell in both cases
+    directives["export"] = ",".join(name for name in names if name != "NONE")
+    env["SLURM_EXPORT_ENV"] = export
+
+
+def _slurm_name(by_sbatch: str, name: str) -> str:
+    """Return sbatch's name for the job of a script; ``name`` if no directive can hold it."""
+    try:
+        quote_directive(by_sbatch)
+    except ValueError:
+        return name
+    return by_sbatch
 
 
 def _check_options(request: JobRequest, script: BatchScript) -> None:
@@ -187,16 +243,53 @@ def _check_options(request: JobRequest, script: BatchScript) -> None:
     )
 
 
+def _srun_options(request: JobRequest, script: BatchScript) -> Options:
+    """Return the options that the srun of the script's launch gets in front of its own.
+
+    Raises:
+        UsageError: the launch has no srun that hpcrun starts, or an option decides what it starts.
+    """
+    if not request.srun:
+        return ()
+    first = f"{spell('srun', request.srun[0])} has no effect on {script.name}"
+    if script.missing:
+        raise UsageError(
+            f"{first}: hpcrun does not take over the launch: {script.missing[0]}",
+            hint="write the option into the launch",
+        )
+    if not any(line.by_srun for line in script.launches):
+        raise UsageError(f"{first}, whose launch has no srun", hint="write srun into its launch")
+    for item in request.srun:
+        if is_own_option("srun", normalise_key(item.partition("=")[0])):
+            raise UsageError(
+                f"{spell('srun', item)}: this is for the launch in {script.name} to say",
+                hint="write the option into the launch",
+            )
+    return tuple(laid_over("srun", {}, request.srun).items())
+
+
+def _notes_on_srun(options: Options, script: BatchScript) -> Iterator[str]:
+    """Yield a note on each option of srun that a launch has, too: srun takes the last one."""
+    for name, _ in options:
+        if any(name in line.srun for line in script.launches):
+            yield (
+                f"the launch in {script.name} has --{name}, too, which stays: not that of "
+                f"{spell('srun')}"
+            )
+
+
 def _apply_sizes(directives: Directives, request: JobRequest) -> None:
     """Override the script's sizes as the command line of sbatch does.
 
     Raises:
-        UsageError: the GPUs do not divide evenly over the nodes.
+        UsageError: the GPUs do not divide evenly over the nodes, or Slurm chooses the nodes.
     """
     if request.nodes:
         directives["nodes"] = str(request.nodes)
     if request.gpus:
-        _set_gpus(directives, request.gpus, read_sizes(directives).nodes)
+        sizes = read_sizes(directives)
+        check_total(request.gpus, sizes.node_choice)
+        _set_gpus(directives, request.gpus, sizes.nodes)
     elif request.gpus_per_node:
         _set_gpus(directives, request.gpus_per_node, 1)
     for mine, other in _OTHERS:
@@ -228,8 +321,9 @@ def _set_gpus(directives: Directives, gpus: GpuCount, nodes: int) -> None:
 
 
 def _shared_gpus(request: JobRequest, shape: Shape) -> str | None:
-    """Return a note if the options leave a node fewer GPUs than the script has ranks for it."""
-    if not (request.gpus or request.gpus_per_node):
+    """Return a note if the options leave a node fewer GPUs than the script has ranks on it."""
+    given = (request.gpus, request.gpus_per_node, request.ntasks, request.ntasks_per_node)
+    if not any(given):
         return None
     if not 0 < shape.gpus_per_node < shape.procs_per_node:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from hpcrun.job.launch_options import Directives, check_option, remove_directive, set_directive
@@ -9,6 +10,7 @@ from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JOB_FIELDS, GpuCount, JobRequest, option_text
 from hpcrun.job.resources.cpus_memory_time import Requeue, Resources
 from hpcrun.job.resources.shape import Shape
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import format_memory, format_time
 
 _DIRECTIVES = {field: option.directive for field, option in JOB_FIELDS.items() if option.directive}
@@ -57,9 +59,14 @@ def _profile_directives(profile: Profile, shape: Shape, resources: Resources) ->
         "constraint": profile.constraint,
     }
     directives: Directives = {key: value for key, value in of_profile.items() if value is not None}
-    directives["nodes"] = str(nodes)
-    directives["ntasks-per-node"] = str(shape.tasks_per_node)
-    directives["cpus-per-task"] = str(resources.cpus // shape.tasks_per_node)
+    if shape.node_choice:
+        directives["nodes"] = _with_spares(shape.node_choice, nodes - shape.nodes)
+        # with --ntasks-per-node=1 Slurm gives as few nodes as it may (22.05); srun divides the CPUs
+        directives["cpus-per-task"] = str(resources.cpus)
+    else:
+        directives["nodes"] = str(nodes)
+        directives["ntasks-per-node"] = str(shape.tasks_per_node)
+        directives["cpus-per-task"] = str(resources.cpus // shape.tasks_per_node)
     if shape.gpus_per_node:
         directives |= _gpu_directives(profile, shape, nodes)
     if memory_mb is not None:
@@ -71,12 +78,17 @@ def _profile_directives(profile: Profile, shape: Shape, resources: Resources) ->
     return directives
 
 
+def _with_spares(choice: str, spares: int) -> str:
+    """Return each number of nodes of a choice, but not a step, with the spare nodes."""
+    return re.sub(r"(?<![:\d])\d+", lambda number: str(int(number[0]) + spares), choice)
+
+
 def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
     """Return the directive that requests the GPUs, in the form that the site wants."""
     each = str(GpuCount(shape.gpus_per_node, shape.gpu_type))
     if profile.gpu.directive == "gres":
         return {"gres": f"gpu:{each}"}
-    if profile.gpu.directive == "gpus-per-node":
+    if profile.gpu.directive == "gpus-per-node" or shape.node_choice:
         return {"gpus-per-node": each}
     total = GpuCount(nodes * shape.gpus_per_node, shape.gpu_type)
     directives: Directives = {"gpus": str(total)}
@@ -113,7 +125,7 @@ def apply_request(directives: Directives, request: JobRequest) -> None:
             set_directive(directives, directive, str(option_text(field, value)))
     for item in request.sbatch:
         key, equals, text = item.partition("=")
-        free = check_option("sbatch", key, None, f"--sbatch {item}")
+        free = check_option("sbatch", key, None, f"{spell('sbatch', item)}")
         set_directive(directives, free, text if equals else None)
     for key in request.no_sbatch:
         remove_directive(directives, key)

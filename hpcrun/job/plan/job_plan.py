@@ -37,8 +37,9 @@ from hpcrun.job.resources.shape import (
     torchrun_options,
     torchrun_words,
 )
-from hpcrun.job.text.quoting import check_job_name, job_name_from
+from hpcrun.job.text.quoting import job_name_from, run_name_note
 from hpcrun.job.text.recognise_secrets import is_secret
+from hpcrun.job.text.units import count
 
 if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch.batch_script import BatchScript
@@ -172,6 +173,11 @@ class Plan:
         return option_words(options.items())
 
     @property
+    def srun_words(self) -> tuple[str, ...]:
+        """Options of srun from the user or the profile."""
+        return option_words(self.srun)
+
+    @property
     def torchrun_words(self) -> tuple[str, ...]:
         """Options of torchrun besides its sizes."""
         return torchrun_words(self.torchrun, self.shape.nodes)
@@ -179,6 +185,15 @@ class Plan:
     def torchrun_words_on(self, nodes: int) -> tuple[str, ...]:
         """Return the options of torchrun, besides its sizes, for a role on so many nodes."""
         return torchrun_words(self.torchrun, nodes)
+
+    @property
+    def ranks_text(self) -> str:
+        """The ranks of the whole job, ``8 ranks``, or ``4-8 ranks`` if Slurm chooses the nodes."""
+        most = count(self.shape.world_size, "rank")
+        # --ntasks of a script is a total
+        if not self.shape.node_choice or self.directive("ntasks"):
+            return most
+        return f"{self.shape.fewest_nodes * self.shape.procs_per_node}-{most}"
 
     def directive(self, name: str) -> str | None:
         """Return a directive's value, or None if it is not set."""
@@ -207,7 +222,7 @@ def build_plan(
     """
     typed = for_gpu_type(profile, request)
     request = as_one_process(request)
-    elements = decide_sweep(request)
+    elements = decide_sweep(request, request.array)
     shape, role_shapes = _decide_shapes(request, typed)
     resources = decide_resources(request, typed, shape, machine)
     check_gpus(elements, resources.local_gpus)
@@ -220,7 +235,7 @@ def build_plan(
         more = {"array": sweep.array} if sweep else {}
         more |= mail or {}
         directives = decide_directives(
-            request, typed, shape, resources, name=name, segment=segment, more=more
+            request, typed, shape, resources, name=request.name or name, segment=segment, more=more
         )
     granted = decide_allocation(directives, shape, resources, typed)
     if container:
@@ -230,7 +245,8 @@ def build_plan(
         request, role_shapes, granted.cpus, env, lambda role: _command(role, python, role.args)
     )
     by_torchrun = [each for each in role_shapes if each.launcher == "torchrun"]
-    notes = [resources.note, segment_note, *map(unknown_note, directives)]
+    name_note = run_name_note(request.name, typed.scheduler) if request.name else None
+    notes = [name_note, resources.note, segment_note, *map(unknown_note, directives)]
     return Plan(
         name=name,
         profile=typed.name,
@@ -332,9 +348,9 @@ def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
 
 
 def name_of(request: JobRequest) -> str:
-    """Return the name of a job: the requested name, else the name of its script."""
+    """Return the name of a run, made of the requested name, else of the name of its script."""
     if request.name:
-        return check_job_name(request.name)
+        return job_name_from(request.name)
     if request.module:
         program: tuple[str, ...] = ("-m", request.script)
     else:

@@ -6,12 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.profile_model import Profile
+from hpcrun.job.text.spelling import spell, spell_row
 
 _THREADS = "OMP_NUM_THREADS"
-_MEETING = {"MASTER_ADDR": "the first node", "MASTER_PORT": "a free port, another one for each job"}
-"""What every launcher sets, whatever the job's environment says (in_job/launch/start_ranks.py,
-in_job/launch/rank.py, torchrun).
-"""
 _FIRST_NODE = (
     "a spare node does not help if the job's first node fails, where its script runs: --requeue N "
     "lets Slurm requeue the job then"
@@ -41,31 +38,20 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
     if plan.scheduler == "slurm" and profile.gpu.per_node and not plan.shape.gpus:
         yield from _idle_gpus(plan, profile)
     if plan.requeue and plan.requeue.spares and not plan.requeue.times:
-        yield _FIRST_NODE
+        yield spell_row(_FIRST_NODE)
     if _meets_by_c10d(plan):
         yield _c10d_note(plan)
     yield from _threads_notes(plan, env)
-    for name, value in plan.env:
-        if name in _MEETING:
-            variable = name if value is None else f"{name}={value}"
-            yield (
-                f"{variable} of --env or the profile has no effect: hpcrun sets it to "
-                f"{_MEETING[name]}"
-            )
 
 
 def _threads_notes(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
-    """Return notes on a number of threads that does not suit the CPUs, or is ignored."""
-    given = dict(plan.env).get(_THREADS)
-    share = plan.cpus_per_rank
+    """Return a note on a number of threads that is ignored."""
     threads = threads_of(plan)
-    if given and share is not None and given != str(share):
-        yield f"{_THREADS}={given} is set by --env or the profile, but a rank has {share} CPUs"
     of_shell = env.get(_THREADS)
     if of_shell and threads and "SLURM_JOB_ID" not in env and of_shell != threads:
         yield (
             f"{_THREADS}={of_shell} of your shell is ignored: the job sets {threads}; "
-            f"to keep yours: --env {_THREADS}={of_shell}"
+            f"to keep yours: {spell('env', f'{_THREADS}={of_shell}')}"
         )
 
 
@@ -77,7 +63,7 @@ def _idle_gpus(plan: Plan, profile: Profile) -> Iterator[str]:
     where = f"partition {partition}" if partition else "the default partition"
     yield (
         f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node} GPUs; choose "
-        "another with -p PARTITION"
+        f"another with {spell('partition')}"
     )
 
 
@@ -99,5 +85,5 @@ def _c10d_note(plan: Plan) -> str:
         return f"{danger} rendezvous unpickles what is sent to its port"
     return (
         f"{danger} rendezvous of --torchrun max-restarts unpickles what is sent to its port; "
-        f"safer: --restarts {restarts} --retry-on-failure"
+        f"safer: {spell('restarts', restarts)} {spell('retry-on-failure')}"
     )

@@ -172,7 +172,7 @@ def _check_size(field: str, given: int | None, needed: int, sizes: str) -> None:
     Raises:
         UsageError: if the option has another number.
     """
-    if given not in (None, needed):
+    if given is not None and str(given) != str(needed):  # 2-4 is no number
         raise UsageError(
             f"{option_of(field)} {given} contradicts the roles, which have {sizes}",
             hint="leave it out",

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.request.job_request import JobRequest, option_of
 from hpcrun.job.request.parameters import (
     Parameters,
-    fill_places,
     has_place,
     parameter_names,
+    parse_array,
     tasks_of,
+    with_parameters,
 )
+from hpcrun.job.request.request_line import of_one_element
 from hpcrun.job.request.role_options import address_names, keep_addresses
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import index_ranges
 
 _ARRAY_MAX = 4096  # characters of an #SBATCH line: hpcrun.job.text.quoting
@@ -36,10 +40,14 @@ class Sweep:
     pack: int | None = None
     # the part of a GPU's memory that each of them is told to use; None for any
     memory_share: float | None = None
+    # the ``--array`` of a person, whose task ids are the numbers of the elements
+    typed_array: str | None = None
 
     @property
     def array(self) -> str:
-        """The value of sbatch's ``--array``."""
+        """The value of sbatch's ``--array``: as typed, if all of these elements run."""
+        if self.typed_array and parse_array(self.typed_array) == (self.chosen, self.max_parallel):
+            return self.typed_array
         tasks = set(tasks_of(self.chosen, self.first, self.pack).values())
         text = index_ranges(tasks)
         if self.max_parallel:
@@ -52,29 +60,35 @@ class Sweep:
         return -(-len(self.chosen) // (self.pack or 1))
 
 
-def decide_sweep(request: JobRequest) -> Sweep | None:
+def decide_sweep(request: JobRequest, array: str | None = None) -> Sweep | None:
     """Return the elements of a request and their command lines; None for an ordinary job.
 
     A parameter replaces ``{name}`` in the arguments; a parameter without a place is appended as
     ``--name value``.
+
+    Args:
+        request: the request of the job.
+        array: its ``--array``, which a script may have, too; the elements have no parameters then.
 
     Raises:
         UsageError: if an option of sweeps is used without a sweep, if an element does not exist, if
             a parameter has the name of an address of a role, or if the elements need too many
             ranges for one array.
     """
+    if array is not None:
+        return _array_of_ids(request, array)
     if not request.sweep:
         for field in _OF_SWEEPS:
             if getattr(request, field):
                 raise UsageError(
                     f"{option_of(field)} has no effect without a sweep",
-                    hint="add --sweep NAME=VALUE,VALUE",
+                    hint=f"add {spell('sweep', 'NAME=VALUE,VALUE')}",
                 )
         return None
     for index in request.elements:
         if index >= len(request.sweep):
             raise UsageError(
-                f"--elements: there is no element {index}",
+                f"{spell('elements')}: there is no element {index}",
                 hint=f"the elements are 0 to {len(request.sweep) - 1}",
             )
     rows = request.sweep
@@ -103,6 +117,42 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     return sweep
 
 
+def _array_of_ids(request: JobRequest, array: str) -> Sweep:
+    """Return the elements of a request whose task ids a person has typed.
+
+    Raises:
+        UsageError: if an option needs parameters, or chooses an element that is no task id.
+    """
+    ids, at_once = parse_array(array)
+    # a record of an older hpcrun has a sweep without parameters for a script with an array
+    of_sweep = {
+        "sweep": any(request.sweep),
+        "pack": request.pack,
+        "pack_memory": request.pack_memory,
+    }
+    for field, is_given in of_sweep.items():
+        if is_given:
+            raise UsageError(
+                f"{spell('array', array)} cannot be combined with {option_of(field)}",
+                hint="leave one out: the elements of a sweep are the tasks of an array",
+            )
+    unknown = set(request.elements).difference(ids)
+    if unknown:
+        raise UsageError(
+            f"{spell('elements')}: there is no element {min(unknown)}",
+            hint=f"the elements are {array}",
+        )
+    rows: tuple[Parameters, ...] = ((),) * (ids[-1] + 1)
+    return Sweep(
+        elements=rows,
+        common=request.args,
+        arguments=((),) * len(rows),
+        chosen=request.elements or ids,
+        max_parallel=request.max_parallel or at_once,
+        typed_array=array,
+    )
+
+
 def _keep_addresses_in(row: Parameters, names: Sequence[str]) -> Parameters:
     return tuple((name, keep_addresses(text, names)) for name, text in row)
 
@@ -113,13 +163,21 @@ def element_arguments(args: Sequence[str], index: int, parameters: Parameters) -
     The parameters are in their places, and the other parameters are appended.
     """
     row = dict(parameters)
-    values = {**row, "element": str(index)}
-    placed, used = fill_places(args, values, lambda name: _unknown(name, index, row))
-    added: list[str] = []
-    for name, text in row.items():
-        if name not in used:
-            added += (f"--{name}", text)
-    return (*placed, *added)
+    return with_parameters(args, row, index, lambda name: _unknown(name, index, row))
+
+
+def one_element(request: Mapping[str, Any], index: int, row: Parameters) -> dict[str, Any]:
+    """Return the recorded request of one element as that of a job of its own.
+
+    Args:
+        request: the request of a sweep, or of an array.
+        index: the element, which in an array is a task id.
+        row: the parameters of the element.
+    """
+    args = request.get("args", ())
+    if any(request.get("sweep", ())):
+        return of_one_element(request, element_arguments(args, index, row))
+    return {**of_one_element(request, args), "array": str(index)}
 
 
 def _unknown(name: str, index: int, row: Mapping[str, str]) -> UsageError:

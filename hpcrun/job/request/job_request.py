@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from hpcrun.job.request.node_choice import choice_of, read_nodes
 from hpcrun.job.request.notify_options import check_destination
 from hpcrun.job.request.option_panels import (
     CONTAINER,
@@ -32,6 +33,7 @@ from hpcrun.job.request.option_panels import (
     SIZE,
     SNAPSHOT,
     SWEEPS,
+    WRAP,
 )
 from hpcrun.job.request.option_values import (
     check_secret_name,
@@ -58,8 +60,9 @@ from hpcrun.job.request.options import (
     text_reader,
     whole_number,
 )
-from hpcrun.job.request.parameters import Parameters
+from hpcrun.job.request.parameters import Parameters, check_array
 from hpcrun.job.text.quoting import check_job_name, check_mount
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import (
     format_memory,
     format_time,
@@ -75,6 +78,12 @@ if TYPE_CHECKING:
 Launcher = Literal["torchrun", "srun", "python", "command", "ray"]
 Preflight = Literal["first", "only"]
 RAW_TEXT = raw_text_reader(str)
+STDIN = "-"
+"""The SCRIPT of a batch script on stdin."""
+STDIN_NAME = "stdin"
+"""What messages call it, and the name of its file in a job."""
+WRAPPED = "--wrap"
+"""The SCRIPT of a job that runs the command of ``--wrap``."""
 MOST_TIMES = 1000
 
 
@@ -134,7 +143,10 @@ class JobRequest:
     """
 
     script: str = PROGRAM.raw_text(
-        "SCRIPT", "A .py file, a module with -m, or any program.", default=MISSING, in_python=False
+        "SCRIPT",
+        "A .py file, a module with -m, any program, or - for a batch script on stdin.",
+        default=MISSING,
+        in_python=False,
     )
     args: tuple[str, ...] = PROGRAM.several(
         "ARGS", "Arguments of the script, passed on unchanged.", read_item=RAW_TEXT, in_python=False
@@ -148,12 +160,16 @@ class JobRequest:
         record=GpuCount.as_record,
         python_number="{}",
     )
-    nodes: int | None = SIZE.number(
-        "--nodes -N N", "Number of nodes (sbatch --nodes). Default: the fewest that hold the GPUs."
+    nodes: int | None = SIZE.option(
+        "--nodes -N N[-MAX]",
+        "Number of nodes (sbatch --nodes); of 2-4 Slurm chooses. Default: the fewest that hold "
+        "the GPUs.",
+        read=read_nodes,
+        record=lambda nodes: choice_of(nodes) or nodes,
     )
     walltime_s: int | None = RESOURCES.option(
         "--time -t TIME",
-        "Time limit (sbatch --time): 90m, 36h, 1:30:00, 1-12:00:00. Default: the profile's.",
+        "Time limit (sbatch --time): minutes, 36h, 1:30:00, 1-12:00:00. Default: the profile's.",
         read=from_text(parse_walltime),
         write=format_time,
         directive="time",
@@ -172,6 +188,18 @@ class JobRequest:
         "--nproc-per-node N",
         "Ranks on each node (torchrun --nproc-per-node). Default: one per GPU.",
         python_name="tasks_per_node",
+        seldom=True,
+    )
+    ntasks_per_node: int | None = RANKS.number(
+        "--ntasks-per-node N",
+        "Tasks on each node, for a batch script (sbatch --ntasks-per-node).",
+        in_python=False,
+        seldom=True,
+    )
+    ntasks: int | None = RANKS.number(
+        "--ntasks -n N",
+        "Tasks of the whole job, for a batch script (sbatch --ntasks).",
+        in_python=False,
         seldom=True,
     )
     cpus: int | None = RESOURCES.number(
@@ -280,7 +308,8 @@ class JobRequest:
     )
     srun: tuple[str, ...] = LAUNCH.several(
         "--srun KEY[=VALUE]",
-        "Option of the srun that starts the ranks: mpi=pmix, cpu-bind=cores. Repeatable.",
+        "Option of the srun that starts the ranks, also in a batch script: mpi=pmix, "
+        "cpu-bind=cores. Repeatable.",
         read_item=RAW_TEXT,
         adds=True,
         seldom=True,
@@ -296,6 +325,13 @@ class JobRequest:
     module: bool = MODULE.flag(
         "--module -m",
         "SCRIPT is a Python module (torchrun --module).",
+        in_python=False,
+        seldom=True,
+    )
+    wrap: str | None = WRAP.raw_text(
+        "--wrap COMMAND",
+        "Run this command of sh, in place of SCRIPT (sbatch --wrap).",
+        check=not_empty,
         in_python=False,
         seldom=True,
     )
@@ -363,6 +399,12 @@ class JobRequest:
         "--sweep-file FILE",
         "Read parameters from YAML (product:, zip:, or a list) or from CSV with a header.",
         seldom=True,
+    )
+    array: str | None = SWEEPS.text(
+        "--array -a IDS",
+        "Run the script once for each task id (sbatch --array): 0-9, 1,3,7, 0-30:5, 0-9%2.",
+        check=check_array,
+        in_python=False,
     )
     max_parallel: int | None = SWEEPS.number(
         "--max-parallel N",
@@ -489,7 +531,8 @@ FIELD_OF_DIRECTIVE = {
 def option_of(field: str) -> str:
     """Return the option for a field of the request."""
     option = JOB_FIELDS.get(field)
-    return option.name if option else "--" + field.replace("_", "-")
+    name = option.name if option else f"--{field.replace('_', '-')}"
+    return spell(name[2:]) if name.startswith("--") else name
 
 
 def option_text(field: str, value: Any) -> str | Sequence[str]:

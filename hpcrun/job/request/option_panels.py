@@ -27,6 +27,7 @@ ENVIRONMENT = OptionPanel("Launch")
 """What is there when a program starts: Python, variables, modules and data."""
 CONTAINER = OptionPanel("Launch")
 MODULE = OptionPanel("Launch")
+WRAP = OptionPanel("Launch")
 ROLES = OptionPanel("Launch")
 SWEEPS = OptionPanel("Sweeps")
 REQUEUE = OptionPanel("Requeue")

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal
 from hpcrun.job.request.notify_options import check_events
 from hpcrun.job.request.options import WrongTypeError, each, one_of, text_reader, whole_number
 from hpcrun.job.request.parameters import (
-    MOST,
+    MOST_INDEX,
     Parameters,
     cross,
     parse_assignments,
     parse_indices,
 )
 from hpcrun.job.text.quoting import check_env_name
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import parse_memory, parse_time
 
 if TYPE_CHECKING:
     from hpcrun.job.request.role_options import RoleRequest
 
 _read_texts = each(text_reader(str))
-_read_indices = each(whole_number(0, MOST))
+_read_indices = each(whole_number(0, MOST_INDEX))
 _read_preflight = one_of(("first", "only"))
 
 
@@ -71,7 +72,7 @@ def read_variable(item: Any) -> tuple[str, str]:
         subject = f"{name!r} has" if name.isidentifier() else "one variable has"
         raise ValueError(
             f"{subject} no '='; write NAME=VALUE. What your shell exports reaches the job without "
-            "--env"
+            f"{spell('env')}"
         )
     return check_env_name(name), content
 

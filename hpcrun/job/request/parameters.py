@@ -21,6 +21,7 @@ _BOUND = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"(?P<low>{_BOUND})(?::|\.\.|-)(?P<high>{_BOUND})(?::{_BOUND})?")
 _INDICES = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,6}))?)?", re.ASCII)
 _MOST_INDICES = 100_000
+MOST_INDEX = 4_000_000  # slurm.conf(5), MaxArraySize
 
 
 def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
@@ -191,6 +192,33 @@ def parse_indices(text: str) -> tuple[int, ...]:
     return tuple(sorted(numbers))
 
 
+def parse_array(text: str) -> tuple[tuple[int, ...], int | None]:
+    """Return the task ids of sbatch's ``--array``, and how many tasks may run at once.
+
+    Raises:
+        ValueError: the text has another form.
+    """
+    ranges, percent, most = text.partition("%")
+    try:
+        ids = parse_indices(ranges)
+        at_once = int(most) if percent else None
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no list of task ids; write 0-9, 1,3,7, 0-30:5 or 0-9%2"
+        ) from None
+    return ids, at_once
+
+
+def check_array(text: str) -> str:
+    """Return the text of an ``--array``.
+
+    Raises:
+        ValueError: the text has another form.
+    """
+    parse_array(text)
+    return text
+
+
 def tasks_of(indices: Iterable[int], first: int, pack: int | None) -> dict[int, int]:
     """Return element → the task of Slurm's array that runs the element.
 
@@ -233,3 +261,19 @@ def fill_places(
         return values[name]
 
     return tuple(_PLACE.sub(value, argument) for argument in words), used
+
+
+def with_parameters(
+    words: Sequence[str], values: Mapping[str, str], index: int, unknown: Callable[[str], Exception]
+) -> tuple[str, ...]:
+    """Return the arguments of a script for element ``index`` of a sweep.
+
+    The parameters are in their places, and the other parameters are appended. ``unknown`` makes the
+    exception for a name without a value.
+    """
+    placed, used = fill_places(words, {**values, "element": str(index)}, unknown)
+    added: list[str] = []
+    for name, text in values.items():
+        if name not in used:
+            added += (f"--{name}", text)
+    return (*placed, *added)

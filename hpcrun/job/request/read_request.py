@@ -7,7 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from hpcrun.errors import UsageError
-from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest, given_fields, option_of
+from hpcrun.job.request.job_request import (
+    JOB_FIELDS,
+    WRAPPED,
+    JobRequest,
+    given_fields,
+    option_of,
+)
 from hpcrun.job.request.options import WrongTypeError
 from hpcrun.job.request.read_options import WrongOption, read_values
 from hpcrun.job.request.role_options import as_role, split_roles
@@ -18,6 +24,7 @@ from hpcrun.job.text.recognise_secrets import (
     secret_in_command,
     secret_kind,
 )
+from hpcrun.job.text.spelling import spell_row
 
 _INSTEAD_OF_SECRET = (
     "export NAME=... where you submit, add --secret NAME, and use $NAME in "
@@ -26,6 +33,7 @@ _INSTEAD_OF_SECRET = (
 # In these fields secrets have their own rules, or they have no text from the user.
 _APART = frozenset({"args", "env", "secrets", "setup", "sweep", "elements", "snapshot_include"})
 _OF_COMMAND = ("script", "args", "sweep")
+_COMMANDS = ("setup", "wrap")
 _MOST_SHOWN = 60
 
 
@@ -35,6 +43,8 @@ def read_request(fields: dict[str, Any]) -> JobRequest:
     Raises:
         UsageError: an option has a wrong value; the message shows how to write the option.
     """
+    if fields.get("wrap") is not None:
+        fields = _with_wrapped(fields)
     roles = fields.get("roles", ())
     if roles and not isinstance(roles[0], str):
         fields = {**fields, "roles": tuple(map(as_role, roles))}
@@ -51,6 +61,26 @@ def read_request(fields: dict[str, Any]) -> JobRequest:
             HIDER.hide("\n".join(lines)), hint="--help shows how to write every option"
         )
     return JobRequest(**values)
+
+
+def _with_wrapped(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the typed options with --wrap as the program of the job.
+
+    Raises:
+        UsageError: there is another program, or the command of --wrap has arguments.
+    """
+    script = fields.get("script") or WRAPPED
+    others = [script, *fields.get("args", ())]
+    if script == WRAPPED:
+        del others[0]
+    for name in ("roles", "module"):
+        if fields.get(name):
+            others.append(option_of(name))
+    if others:
+        raise UsageError(
+            f"--wrap is the whole program, and {others[0]} is one more", hint="leave one out"
+        )
+    return {**fields, "script": script}
 
 
 def _mistake_line(mistake: WrongOption) -> str:
@@ -98,7 +128,7 @@ def check_secrets(
         raise UsageError(
             f"{place} holds {kind}, which the script, the run's record and process lists would "
             "show",
-            hint=_INSTEAD_OF_SECRET,
+            hint=spell_row(_INSTEAD_OF_SECRET),
         )
 
 
@@ -130,7 +160,7 @@ def _secrets_in(
 def _kind_in(field: str, text: str, hider: SecretHider) -> str | None:
     """Return the kind of secret in a text of a field, None if there is none."""
     kind = None
-    if field == "setup":
+    if field in _COMMANDS:
         kind = secret_in_command(text)
     elif field not in _APART:
         kind = secret_kind(text)

@@ -15,7 +15,7 @@ from hpcrun.job.text.recognise_secrets import MASK
 
 _PROGRAM = ("script", "args", "module")
 _GPUS = ("gpus", "gpus_per_node")
-_SWEEP = ("sweep", "sweep_file", "max_parallel", "pack", "pack_memory", "elements")
+_SWEEP = ("sweep", "sweep_file", "array", "max_parallel", "pack", "pack_memory", "elements")
 Words = tuple[str, ...]
 
 
@@ -34,6 +34,8 @@ def option_groups(request: Mapping[str, Any], profile: str) -> list[Words]:
 
 def program_words(request: Mapping[str, Any]) -> Words:
     """Return the program of a request and its arguments, as they stand behind the options."""
+    if request.get("wrap"):
+        return ()  # an option has it
     words: list[str] = []
     for role in request.get("roles", ()):
         words += role_words(role)

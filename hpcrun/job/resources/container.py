@@ -10,6 +10,7 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.resources.shape import Shape
+from hpcrun.job.text.spelling import spell
 
 Runtime = Literal["apptainer", "singularity", "pyxis", "podman"]
 NONE = "none"  # ``--container none`` turns off the profile's container
@@ -64,14 +65,16 @@ def decide_container(
     if image is None:
         if request.mounts:
             raise UsageError(
-                "--mount has no effect without a container", hint="add an image: --container IMAGE"
+                f"{spell('mount')} has no effect without a container",
+                hint=f"add an image: {spell('container', 'IMAGE')}",
             )
         return None
     if runtime == "pyxis" and profile.scheduler == "local":
         raise PlanError(
             f"profile {profile.name!r} starts containers with pyxis, which needs Slurm, but it "
             "runs on this machine",
-            hint="set container.runtime to apptainer or podman in the profile, or --container none",
+            hint="set container.runtime to apptainer or podman in the profile, or "
+            f"{spell('container', 'none')}",
         )
     mounts = []
     for mount in (*profile.container.mounts, *request.mounts):

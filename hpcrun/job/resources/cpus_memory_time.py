@@ -8,7 +8,7 @@ may have changed:
 | nodes | ``nodes`` |
 | tasks on each node | ``ntasks-per-node`` |
 | GPUs of each node | ``gpus-per-node``, else ``gres``, else ``gpus`` of a job on one node |
-| CPUs of each node | ``cpus-per-task`` × tasks |
+| CPUs of each node | ``cpus-per-task`` × tasks; of a choice of nodes, ``cpus-per-task`` |
 | memory of each node | ``mem``, else ``mem-per-gpu`` × its GPUs, else ``mem-per-cpu`` × its CPUs |
 | time limit | ``time`` |
 
@@ -26,6 +26,7 @@ from hpcrun.job.launch_options import Directives
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest, option_of
 from hpcrun.job.resources.shape import Shape, check_binding, check_nodes, multiples_around
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import count, format_memory, format_time, parse_memory, parse_slurm_time
 
 
@@ -128,7 +129,8 @@ def decide_allocation(
     """
     if profile.scheduler == "slurm":
         granted = read_allocation(directives, shape, profile)
-        check_nodes(shape, resources.nodes, profile, directives.get("partition"))
+        spares = resources.nodes - shape.nodes
+        check_nodes(shape, shape.fewest_nodes + spares, profile, directives.get("partition"))
     else:
         granted = Granted(resources.cpus, resources.memory_mb, resources.walltime_s)
     check_memory(granted.memory_mb, profile)
@@ -148,9 +150,17 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
     tasks = shape.tasks_per_node
     gpus = shape.gpus_per_node
     ways = (
-        (f"--cpus {request.cpus}", request.cpus, 1),
-        (f"--cpus-per-task {request.cpus_per_task} × {tasks} tasks", request.cpus_per_task, tasks),
-        (f"--cpus-per-gpu {request.cpus_per_gpu} × {gpus} GPUs", request.cpus_per_gpu, gpus),
+        (f"{spell('cpus', request.cpus)}", request.cpus, 1),
+        (
+            f"{spell('cpus-per-task', request.cpus_per_task)} × {tasks} tasks",
+            request.cpus_per_task,
+            tasks,
+        ),
+        (
+            f"{spell('cpus-per-gpu', request.cpus_per_gpu)} × {gpus} GPUs",
+            request.cpus_per_gpu,
+            gpus,
+        ),
     )
     given = {words: number * times for words, number, times in ways if number is not None}
     if len(set(given.values())) > 1:
@@ -163,18 +173,21 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
         return _default_cpus(profile, shape, machine, request.pack or 1)
     cpus = next(iter(given.values()))
     if cpus == 0:
-        raise UsageError("--cpus-per-gpu has no effect in a job without GPUs", hint="use --cpus N")
+        raise UsageError(
+            f"{spell('cpus-per-gpu')} has no effect in a job without GPUs",
+            hint=f"use {spell('cpus', 'N')}",
+        )
     most = profile.cpu.per_node
     if most is not None and cpus > most:
         raise PlanError(
             f"{cpus} CPUs per node, but a node of profile {profile.name!r} has {most}",
-            hint=f"ask for --cpus {most} or fewer",
+            hint=f"ask for {spell('cpus', most)} or fewer",
         )
     if cpus % tasks:
         raise UsageError(
             f"{cpus} CPUs per node do not divide by {tasks} tasks: {cpus} / {tasks} = "
             f"{cpus / tasks:.2f}",
-            hint=f"ask for --cpus {multiples_around(cpus, tasks, most or 0)}",
+            hint=f"ask for {spell('cpus', multiples_around(cpus, tasks, most or 0))}",
         )
     return cpus
 
@@ -210,7 +223,7 @@ def check_memory(memory_mb: int | None, profile: Profile) -> None:
         has = format_memory(most)
         raise PlanError(
             f"{requested} of memory, but a node of profile {profile.name!r} has {has}",
-            hint=f"ask for --mem {has} or less",
+            hint=f"ask for {spell('mem', has)} or less",
         )
 
 
@@ -226,17 +239,17 @@ def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int
         return None
     if not gpus_per_node and requested:
         raise UsageError(
-            "--cancel-idle: this job has no GPU that could be idle",
-            hint="leave it out, or add --gpus",
+            f"{spell('cancel-idle')}: this job has no GPU that could be idle",
+            hint=f"leave it out, or add {spell('gpus')}",
         )
     if not gpus_per_node:
         return None
     if not profile.sample_use:
-        option = "--cancel-idle" if requested else "cancel_idle"
+        option = spell("cancel-idle") if requested else "cancel_idle"
         raise UsageError(
             f"{option} needs samples of the GPUs, "
             f"and profile {profile.name!r} has sample_use: false",
-            hint="remove sample_use from the profile, or add --cancel-idle 0",
+            hint=f"remove sample_use from the profile, or add {spell('cancel-idle', 0)}",
         )
     return idle_s
 
@@ -251,12 +264,12 @@ def check_walltime(walltime_s: int | None, profile: Profile) -> None:
     """
     most = profile.time.max
     if walltime_s is not None and most is not None and walltime_s > most:
-        option = "the default time" if walltime_s == profile.time.default else "--time"
+        option = "the default time" if walltime_s == profile.time.default else spell("time")
         raise PlanError(
             f"{option} {format_time(walltime_s)} is longer than the {format_time(most)} that "
             f"profile {profile.name!r} allows",
-            hint=f"ask for --time {format_time(most)} or less, or use a profile whose partition "
-            "allows more",
+            hint=f"ask for {spell('time', format_time(most))} or less, or use a profile whose "
+            "partition allows more",
         )
 
 
@@ -285,7 +298,7 @@ def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> G
     _check_gpus(directives, shape)
     check_binding("sbatch", directives, shape)
     cpus = _read(int, directives.get("cpus-per-task"))
-    if cpus is not None:
+    if cpus is not None and ("ntasks-per-node" in directives or not shape.node_choice):
         cpus *= shape.tasks_per_node
     memory_mb = _memory_mb(directives, shape, cpus, profile)
     return Granted(cpus, memory_mb, _read(parse_slurm_time, directives.get("time")))
@@ -320,11 +333,13 @@ def _check_gpus(directives: Directives, shape: Shape) -> None:
         raise UsageError(
             f"--gpus={directives['gpus']} alone lets Slurm divide the GPUs freely among "
             f"{shape.nodes} nodes, but each node starts {shape.procs_per_node} ranks",
-            hint="leave out --no-sbatch gpus-per-node",
+            hint=f"leave out {spell('no-sbatch', 'gpus-per-node')}",
         )
-    hint = f"leave out --no-sbatch; or submit a job without GPUs: --gpus 0 --nodes {shape.nodes}"
+    hint = f"leave out {spell('no-sbatch')}; or submit a job without GPUs: "
+    hint += f"{spell('gpus', 0)} {spell('nodes', shape.nodes)}"
     if shape.launcher != "python":
-        hint += f" --launcher {shape.launcher} --nproc-per-node {shape.procs_per_node}"
+        hint += f" {spell('nproc-per-node', shape.procs_per_node)}"
+        hint += f" {spell('launcher', shape.launcher)}"
     raise UsageError(
         f"no directive requests the {wanted} GPUs of each node: "
         f"{count(shape.procs_per_node, 'rank')} would start without a GPU",
@@ -359,8 +374,9 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
         for field in ("retry_on_failure", "exclude_bad_nodes"):
             if getattr(request, field):
                 raise UsageError(
-                    f"{option_of(field)} has no effect without --requeue or --restarts",
-                    hint="add --requeue N: N further attempts",
+                    f"{option_of(field)} has no effect without {spell('requeue')} or "
+                    f"{spell('restarts')}",
+                    hint=f"add {spell('requeue', 'N')}: N further attempts",
                 )
         if request.warn_s is None:
             return None
@@ -389,12 +405,12 @@ def _decide_spares(request: JobRequest, profile: Profile, restarts: int) -> int:
         return profile.requeue.spares if can_use_spares else 0
     if spares and profile.scheduler != "slurm":
         raise UsageError(
-            "--spares needs Slurm: this machine has no other nodes", hint="leave it out"
+            f"{spell('spares')} needs Slurm: this machine has no other nodes", hint="leave it out"
         )
     if spares and not restarts:
         raise UsageError(
-            "--spares has no effect without --restarts",
-            hint="add --restarts N: N restarts in the same allocation",
+            f"{spell('spares')} has no effect without {spell('restarts')}",
+            hint=f"add {spell('restarts', 'N')}: N restarts in the same allocation",
         )
     return spares
 
@@ -408,12 +424,12 @@ def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
     if requeue is None or walltime_s is None or requeue.warn_s + EARLY_S < walltime_s:
         return
     minutes = -(-(requeue.warn_s + EARLY_S + 1) // 60)
-    hint = f"ask for --time {format_time(minutes * 60)} or more"
+    hint = f"ask for {spell('time', format_time(minutes * 60))} or more"
     later_s = (walltime_s - EARLY_S) // 2
     if later_s > 0:
-        hint += f", or for a later warning: --warn {later_s}s"
+        hint += f", or for a later warning: {spell('warn', f'{later_s}s')}"
     raise UsageError(
-        f"a signal {requeue.warn_s} s before the end (--warn) does not fit into a time limit of "
-        f"{format_time(walltime_s)}: Slurm may send it {EARLY_S} s early",
+        f"a signal {requeue.warn_s} s before the end ({spell('warn')}) does not fit into a time "
+        f"limit of {format_time(walltime_s)}: Slurm may send it {EARLY_S} s early",
         hint=hint,
     )

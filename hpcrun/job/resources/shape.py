@@ -12,7 +12,14 @@ from typing import Literal
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.launch_options import Options, Program, check_option
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import GpuCount, JobRequest, Launcher
+from hpcrun.job.request.job_request import (
+    GpuCount,
+    JobRequest,
+    Launcher,
+    option_of,
+)
+from hpcrun.job.request.node_choice import NodeChoice, choice_of
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import count
 
 
@@ -50,7 +57,9 @@ def types_with_room(profile: Profile, total: int, without: str | None = None) ->
     for type_, entry in profile.gpu.types.items():
         nodes = nodes_for(total, entry.per_node or profile.gpu.per_node, entry.nodes)
         if type_ != without and nodes:
-            rooms.append((nodes, f"--gpus {type_}:{total} --nodes {nodes}"))
+            rooms.append(
+                (nodes, f"{spell('gpus', GpuCount(total, type_))} {spell('nodes', nodes)}")
+            )
     return [options for _, options in sorted(rooms)]
 
 
@@ -96,7 +105,8 @@ def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
         number = request.gpus.count if request.gpus else 1
         raise UsageError(
             f"profile {profile.name!r} has GPUs of several types: {', '.join(types)}",
-            hint=f"choose one, such as --gpus {first}:{number}, or request --gpus 0",
+            hint=f"choose one, such as {spell('gpus', GpuCount(number, first))}, or request "
+            f"{spell('gpus', 0)}",
         )
     check_gpu_type(profile, type_)
     return _chosen(profile, type_) if type_ in types else profile
@@ -172,6 +182,18 @@ class Shape(GpuSize):
     procs_per_node: int
     # ranks that a command starts by itself on each node (NPROC_PER_NODE); 1 for other launchers
     workers_per_node: int = 1
+    # the numbers of nodes from which Slurm chooses, as sbatch takes them; ``nodes`` is the largest
+    node_choice: str = ""
+
+    @property
+    def fewest_nodes(self) -> int:
+        """The nodes that the job has at least."""
+        return NodeChoice(self.node_choice).fewest if self.node_choice else self.nodes
+
+    @property
+    def nodes_text(self) -> str:
+        """The nodes in words: ``2 nodes``, or ``2-4 nodes`` if Slurm chooses."""
+        return f"{self.node_choice} nodes" if self.node_choice else count(self.nodes, "node")
 
     @property
     def world_size(self) -> int:
@@ -210,7 +232,15 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
 
     Raises:
         PlanError: if the launcher is srun, and the profile runs on this machine.
+        UsageError: if an option is for batch scripts, or if Slurm is to choose the nodes and the
+            profile runs on this machine.
     """
+    for field in ("ntasks_per_node", "ntasks"):
+        if getattr(request, field):
+            raise UsageError(
+                f"{option_of(field)} is for batch scripts, and {request.script} is none",
+                hint=f"use {spell('gpus')}, one rank per GPU, or {spell('nproc-per-node', 'N')}",
+            )
     size = decide_size(request, profile)
     gpus = size.gpus_per_node
     launcher = request.launcher or profile.launcher or ("torchrun" if gpus else "python")
@@ -223,7 +253,30 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
     workers = 1
     if launcher == "command":
         workers = request.nproc_per_node or max(1, gpus)
-    return Shape(size.nodes, gpus, size.gpu_type, launcher, procs, workers)
+    choice = choice_of(request.nodes)
+    if choice and profile.scheduler == "local":
+        raise UsageError(
+            f"{spell('nodes', choice)}: profile {profile.name!r} runs on this machine, where "
+            "Slurm does not choose",
+            hint=f"use {spell('nodes', int(size.nodes))}",
+        )
+    return Shape(int(size.nodes), gpus, size.gpu_type, launcher, procs, workers, choice)
+
+
+def check_total(gpus: GpuCount | None, choice: str) -> None:
+    """Check that a total of GPUs belongs to a known number of nodes.
+
+    Raises:
+        UsageError: Slurm chooses the number of nodes.
+    """
+    if gpus is None or gpus.count == 0 or not choice:
+        return
+    each = GpuCount(max(1, gpus.count // NodeChoice(choice)), gpus.type)
+    raise UsageError(
+        f"{spell('gpus', gpus)} does not say how many GPUs a node has: with "
+        f"{spell('nodes', choice)} Slurm chooses how many nodes the job gets",
+        hint=f"use {spell('gpus-per-node', each)}",
+    )
 
 
 def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | None) -> None:
@@ -258,8 +311,8 @@ def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
     """
     hint = "request less: "
     if profile.gpu.per_node:
-        hint += f"--gpus {GpuCount(nodes * profile.gpu.per_node, type_)} "
-    hint += f"--nodes {nodes}"
+        hint += f"{spell('gpus', GpuCount(nodes * profile.gpu.per_node, type_))} "
+    hint += spell("nodes", nodes)
     others = types_with_room(profile, total, without=type_)
     if others:
         hint += f"; or another type: {others[0]}"
@@ -274,8 +327,8 @@ def _default_gpus(nodes: int, most: int | None) -> int:
     """
     if nodes > 1:
         raise UsageError(
-            f"--nodes {nodes} does not say how many GPUs",
-            hint=f"add --gpus-per-node {most or 1}, or --gpus 0 for a CPU job",
+            f"{spell('nodes', nodes)} does not say how many GPUs",
+            hint=f"add {spell('gpus-per-node', most or 1)}, or {spell('gpus', 0)} for a CPU job",
         )
     return 1
 
@@ -288,6 +341,7 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
         UsageError: if several nodes have no number of GPUs, or if the numbers contradict each
             other.
     """
+    check_total(request.gpus, choice_of(request.nodes))
     total = request.gpus.count if request.gpus else None
     each = request.gpus_per_node.count if request.gpus_per_node else None
     most = profile.gpu.per_node if profile.scheduler == "slurm" else None
@@ -320,8 +374,8 @@ def _nodes_of(total: int, each: int, requested: int | None) -> int:
     if each and not requested:
         hint = f"ask for {multiples_around(total, each)} GPUs"
     raise UsageError(
-        f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × "
-        f"{each} = {nodes * each}",
+        f"{spell('gpus', total)} contradicts {spell('gpus-per-node', each)}: "
+        f"{count(nodes, 'node')} × {each} = {nodes * each}",
         hint=hint,
     )
 
@@ -332,10 +386,11 @@ def _spread(nodes: int, gpus_per_node: int, request: JobRequest, profile: Profil
     total = nodes * gpus_per_node
     more = nodes_for(total, profile.gpu.per_node, profile.gpu.nodes)
     if more:
-        return f"spread them over more nodes: --gpus {GpuCount(total, type_)} --nodes {more}"
+        gpus = spell("gpus", GpuCount(total, type_))
+        return f"spread them over more nodes: {gpus} {spell('nodes', more)}"
     if profile.gpu.per_node:
         return _less(total, type_, profile, profile.gpu.nodes or nodes)
-    return "choose a profile with GPUs (hpcrun profile list), or --gpus 0"
+    return f"choose a profile with GPUs (hpcrun profile list), or {spell('gpus', 0)}"
 
 
 def _from_total(
@@ -369,7 +424,7 @@ def _from_total(
     else:
         other = nodes_for(total, most or total, most_nodes)
         if other:
-            hint = f"use --nodes {other}, or {hint}"
+            hint = f"use {spell('nodes', other)}, or {hint}"
     raise UsageError(message, hint=hint)
 
 
@@ -404,9 +459,9 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
         return requested or 1
     if requested is not None and requested > gpus_per_node:
         raise UsageError(
-            f"--nproc-per-node {requested} is more than the {gpus_per_node} GPUs of a node: "
-            "two ranks cannot share a GPU under NCCL",
-            hint=f"ask for --gpus-per-node {requested}",
+            f"{spell('nproc-per-node', requested)} is more than the {gpus_per_node} GPUs of a "
+            "node: two ranks cannot share a GPU under NCCL",
+            hint=f"ask for {spell('gpus-per-node', requested)}",
         )
     return requested or gpus_per_node
 
@@ -426,18 +481,18 @@ def decide_segment(
     if profile.scheduler != "slurm":
         if requested is not None:
             raise UsageError(
-                f"--segment {requested}: profile {profile.name!r} runs on this machine"
+                f"{spell('segment', requested)}: profile {profile.name!r} runs on this machine"
             )
         return None, None
     number = requested or profile.segment
-    if number is None or shape.nodes % number == 0:
+    if number is None or (shape.nodes % number == 0 and not shape.node_choice):
         return number, None
-    message = f"segments of {number} nodes do not divide {count(shape.nodes, 'node')}"
+    message = f"segments of {number} nodes do not divide {shape.nodes_text}"
     if requested is None:  # the profile's number is meant for large jobs
         return None, f"{message}: the profile's segment is not used"
     fewer = shape.nodes - shape.nodes % requested
     more = fewer + requested
-    raise UsageError(message, hint=f"--nodes {fewer} or {more}" if fewer else f"--nodes {more}")
+    raise UsageError(message, hint=spell("nodes", f"{fewer} or {more}" if fewer else more))
 
 
 def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
@@ -451,12 +506,12 @@ def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options
     if profile.scheduler != "slurm":
         if request.srun:
             raise UsageError(
-                f"--srun {request.srun[0]}: profile {profile.name!r} runs on this machine, without "
-                "srun",
-                hint="leave it out, or choose a Slurm profile with --profile",
+                f"{spell('srun', request.srun[0])}: profile {profile.name!r} runs on this machine, "
+                "without srun",
+                hint=f"leave it out, or choose a Slurm profile with {spell('profile')}",
             )
         return ()
-    options = _laid_over("srun", profile.srun, request.srun)
+    options = laid_over("srun", profile.srun, request.srun)
     check_binding("srun", options, shape)
     return tuple(options.items())
 
@@ -493,7 +548,7 @@ def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Opt
         UsageError: if the request has options of torchrun, and the launcher is another one.
     """
     if shape.launcher == "torchrun":
-        return tuple(_laid_over("torchrun", profile.torchrun, request.torchrun).items())
+        return tuple(laid_over("torchrun", profile.torchrun, request.torchrun).items())
     if request.torchrun:
         raise UsageError(
             f"--torchrun {request.torchrun[0]} has no effect with --launcher {shape.launcher}",
@@ -529,14 +584,15 @@ def option_words(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _laid_over(
+def laid_over(
     program: Program, theirs: Mapping[str, str | bool], typed: tuple[str, ...]
 ) -> dict[str, str | None]:
+    """Return the options of a profile for a program, overridden by typed ones."""
     options: dict[str, str | None] = {}
     for key, given in theirs.items():
         options[key] = None if given is True else str(given)
     for item in typed:
         key, equals, text = item.partition("=")
         value = text if equals else None
-        options[check_option(program, key, value, f"--{program} {item}")] = value
+        options[check_option(program, key, value, spell(program, item))] = value
     return options

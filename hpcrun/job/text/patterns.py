@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -41,33 +42,35 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled regular expression."""
+    """A regular expression, compiled at its first use: ``compile_pattern`` checks it."""
 
     text: str  # as the user wrote it
-    names: Mapping[str, int]  # name of a group → its number
-    groups: int  # the number of groups
-    _of_line: Any
-    _of_lines: Any
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return int(_of_line(self.text).groups)
 
     def search(self, line: str) -> Match | None:
         """Find the expression anywhere in a line; the end of the line is not part of it."""
-        match = self._of_line.search(_encode(line.removesuffix("\n")))
+        match = _of_line(self.text).search(_encode(line.removesuffix("\n")))
         if match is None:
             return None
         groups = tuple(map(_decode, match.groups()))
-        named = {name: groups[number - 1] for name, number in self.names.items()}
+        named = {name: groups[number - 1] for name, number in _names(self.text).items()}
         return Match(groups, named)
 
     def is_in(self, line: str) -> bool:
         """Return whether the expression is found anywhere in a line."""
-        return self._of_line.search(_encode(line.removesuffix("\n"))) is not None
+        return _of_line(self.text).search(_encode(line.removesuffix("\n"))) is not None
 
     def may_be_in(self, text: str) -> bool:
         """Return whether the expression may be found in a line of a text: false is certain.
 
         One call for many lines.
         """
-        return self._of_lines is None or self._of_lines.search(_encode(text)) is not None
+        of_lines = _of_lines(self.text)
+        return of_lines is None or of_lines.search(_encode(text)) is not None
 
     def filter(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
         """Yield the lines that match; each comes with its text to search.
@@ -108,17 +111,8 @@ def compile_pattern(text: str) -> Pattern:
         )
     if re.search(r"(?<!\\)\{,\d+\}", text):  # for RE2, these characters themselves
         raise PatternError("write {0,N} in place of {,N}")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _MOST_MEMORY
-    # "a" at the end of a line and "b" at the beginning of the next match a\sb: so search each line
-    # again, alone
-    whole_text = r"\A" in text or r"\z" in text
     try:
-        of_line = re2.compile(_encode(text), options)
-        of_lines = None
-        if not whole_text:
-            of_lines = re2.compile(_encode(f"(?m:{text})"), options)
+        _of_line(text)
     except re2.error as error:
         reason = error.args[0] if error.args else b""
         if isinstance(reason, bytes):
@@ -126,8 +120,39 @@ def compile_pattern(text: str) -> Pattern:
         raise PatternError(
             f"RE2 refuses it: {reason} (docs/explain.md, Regular expressions)"
         ) from None
-    names = {name.decode("utf-8", "replace"): number for name, number in of_line.groupindex.items()}
-    return Pattern(text, names, of_line.groups, of_line, of_lines)
+    return Pattern(text)
+
+
+@cache
+def _of_line(text: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MOST_MEMORY
+    return re2.compile(_encode(text), options)
+
+
+@cache
+def _names(text: str) -> dict[str, int]:
+    """Return name of a group → its number."""
+    named = _of_line(text).groupindex
+    return {name.decode("utf-8", "replace"): number for name, number in named.items()}
+
+
+@cache
+def _of_lines(text: str) -> Any:
+    """Return an expression for several lines at once; None if each line must be searched alone."""
+    import re2
+
+    # "a" at the end of a line and "b" at the beginning of the next match a\sb: so search each line
+    # again, alone
+    if r"\A" in text or r"\z" in text:
+        return None
+    try:
+        return _of_line(f"(?m:{text})")
+    except re2.error:  # of the size that is allowed, but for these four characters
+        return None
 
 
 def any_of(words: Iterable[bytes]) -> Any:
@@ -138,7 +163,8 @@ def any_of(words: Iterable[bytes]) -> Any:
     """
     import re2
 
-    return re2.compile(b"|".join(map(re.escape, words)))
+    none = rb"\z."  # behind the end is nothing: without texts, nothing is found
+    return re2.compile(b"|".join(map(re.escape, words)) or none)
 
 
 VALUE = "value"  # the named group with the number; without it, the first group has the number

@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Iterable
 
 _BASH_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
-_DIRECTIVE_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./*\[\]&|!()^~-]+")
 _NAME_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_DIRECTIVE_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./*\[\]&|!()^~-]+")
 # What chooses a run where a name could stand: last, a job's id, an element of an array, a run's id.
 _CHOOSES_A_RUN = re.compile(r"last|L?\d+(_\d+)?|\d{8}-\d{6}-.+-[0-9a-f]{4}", re.ASCII)
 _MOUNT = re.compile(r"(/[^:,\x00-\x1f]*)(:/[^:,\x00-\x1f]*(:r[ow])?)?")
@@ -72,32 +72,42 @@ def quote_directive(value: str) -> str:
 
 
 def check_job_name(name: str) -> str:
-    """Return ``name`` if ``name`` can be a job's name.
-
-    Such a name can also be a part of a file name and a word on a terminal.
+    """Return ``name`` if sbatch takes ``name`` for a job's name.
 
     Raises:
-        ValueError: the name cannot be a job's name.
+        ValueError: sbatch cannot have the name.
     """
-    reason = None
-    if _NAME_SAFE.fullmatch(name) is None:
-        reason = (
-            "may hold up to 100 letters, digits, and . _ + -, and starts with a letter, digit or _"
-        )
-    for separator in _HETJOB_WORDS:
-        if separator in name:
-            reason = f"may not hold {separator!r}, which sbatch reads as a heterogeneous job"
-    if _CHOOSES_A_RUN.fullmatch(name):
-        reason = f"would be read as a job id, or as another run, by `hpcrun cancel {name}`"
-    if reason:
-        raise ValueError(
-            f"{name!r} cannot be a job's name: it {reason}; {job_name_from(name)!r} could"
-        )
+    try:
+        if not name.strip():
+            raise ValueError("it is empty")
+        quote_directive(name)
+    except ValueError as error:
+        proposed = job_name_from(name)
+        raise ValueError(f"{name!r} cannot be a job's name: {error}; {proposed!r} could") from None
     return name
 
 
+def run_name_note(name: str, scheduler: str = "slurm") -> str | None:
+    """Return a note that a run cannot have a job's name; None if it has the name."""
+    of_run = job_name_from(name)
+    if of_run == name:
+        return None
+    reason = "which can be a part of file names"
+    if _CHOOSES_A_RUN.fullmatch(name):
+        reason = f"since `hpcrun status {name}` means a job id, or another run"
+    note = f"the run's name is {of_run}, {reason}"
+    return f"{note}; Slurm's is {name}" if scheduler == "slurm" else note
+
+
 def job_name_from(text: str) -> str:
-    """Return a usable job name made from any text, such as a script's file name."""
+    """Return a run's name made from any text: a job's name in Slurm, or a script's file name.
+
+    The name can be a part of a file name and a word on a terminal.
+    """
+    has_words = any(separator in text for separator in _HETJOB_WORDS)
+    is_plain = _NAME_SAFE.fullmatch(text) is not None and not has_words
+    if is_plain and not _CHOOSES_A_RUN.fullmatch(text):
+        return text
     name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", text)
     for separator in _HETJOB_WORDS:
         name = name.replace(separator, f"{separator[:-3]}-{separator[-3:]}")

@@ -193,6 +193,26 @@ class Source:
             words.append(Word(node_text(node), node.start_byte, self._choices(inner)))
         return words
 
+    def words_of(self, node: Node) -> tuple[str, ...] | None:
+        """Return what one word becomes, None if the script leaves that open."""
+        choices = self._choices(node)
+        if choices is None or len(choices) != 1:
+            return None
+        return choices[0]
+
+    def assignments(self, name: str) -> Sequence[Node]:
+        """Return the places in the script that assign a variable."""
+        return self._assigned.get(name, ())
+
+    def assigned_text(self, assignment: Node) -> str | None:
+        """Return the text that an assignment gives its variable, None if that is not known."""
+        adds = any(child.type == "+=" for child in assignment.children)
+        _, *values = assignment.named_children
+        texts = self._texts(values[0]) if values else [""]
+        if adds or texts is None or len(texts) != 1 or UNKNOWN in texts[0]:
+            return None
+        return texts[0]
+
     def _choices(self, node: Node) -> tuple[tuple[str, ...], ...] | None:
         text = node_text(node).strip()
         quoted = text.startswith('"') and text.endswith('"')

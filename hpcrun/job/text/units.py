@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.job.text.spelling import spell
+
 if TYPE_CHECKING:
     from hpcrun.job.run_paths import RoleRanks
 
@@ -72,33 +74,26 @@ def parse_time(text: str) -> int:
 def parse_slurm_time(text: str) -> int:
     """Return a time limit in seconds as sbatch reads it: a number without a unit is minutes.
 
-    This is the rule for files, directives and variables.
+    This is the rule for files, directives, variables and ``--time``.
     """
-    return parse_time(with_minutes(text))
-
-
-def with_minutes(text: str) -> str:
-    """Return a time limit of Slurm as hpcrun's options take it.
-
-    A number of minutes gets its unit.
-    """
-    if re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII):
-        return f"{text.strip()}m"
-    return text
+    typed = text.strip()
+    if re.fullmatch(r"\d{1,9}", typed, re.ASCII):
+        typed += "m"
+    return parse_time(typed)
 
 
 def parse_walltime(text: str) -> int:
-    """Return a job's time limit in seconds, as ``parse_time`` does.
+    """Return a job's time limit in seconds, as ``parse_slurm_time`` does.
 
     Raises:
         ValueError: if the time is zero, which means no limit for sbatch(1).
     """
     if _ZERO_TIME.fullmatch(text.strip().lower()):
         raise ValueError(
-            f"{text.strip()} means no limit in Slurm; hpcrun needs a limit: set --time, "
-            "or use --no-sbatch time for the partition's default"
+            f"{text.strip()} means no limit in Slurm; hpcrun needs a limit: set {spell('time')}, "
+            f"or use {spell('no-sbatch', 'time')} for the partition's default"
         )
-    return parse_time(text)
+    return parse_slurm_time(text)
 
 
 def slurm_seconds(text: str) -> int | None:

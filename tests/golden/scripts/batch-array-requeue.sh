@@ -7,9 +7,9 @@
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --time=01:00:00
+#SBATCH --array=1-3%2
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@120
-#SBATCH --array=1-3%2
 #SBATCH --gpus-per-node=a100:4
 
 exec {came}<<<"$(base64 "/proc/$$/environ")" # keep the original environment for jobs that this job submits
@@ -50,7 +50,7 @@ export HPCRUN_SECRET_0
 # old.sbatch as it was at submission. Its launch calls hpcrun_launch, and its first line notes what fails.
 script=$HPCRUN_ATTEMPT_DIR/old.sbatch
 sed 's/^|//' >"$script" <<'END_OF_SCRIPT' || fail "cannot write $script"
-|set -E; trap 'printf "%s %s %s\n" "$?" "$LINENO" "$BASH_COMMAND" 2>/dev/null >|"$HPCRUN_SCRIPT_ERRORS"' ERR
+|{ trap '{ printf "%s %s %s\n" "$?" "$LINENO" "$BASH_COMMAND" >|"$HPCRUN_SCRIPT_ERRORS"; } 2>/dev/null' ERR; } 2>/dev/null
 |#SBATCH -J old -p gpu -N 2 --ntasks-per-node=1 --gres=gpu:a100:4 --time=4:00:00 --array=1-3%2
 |#SBATCH --output=logs/%j.out
 |set -e

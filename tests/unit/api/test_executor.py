@@ -30,12 +30,14 @@ def directives(**said: Any) -> set[str]:
         ({"gpus_per_node": 2, "nodes": 2, "tasks_per_node": 2}, ["--ntasks-per-node=2"]),
         ({"time": "4h", "mem": "64G"}, ["--time=04:00:00", "--mem=64G"]),
         ({"time": 240}, ["--time=04:00:00"]),  # minutes, as --time 240
+        ({"time": "240"}, ["--time=04:00:00"]),
         (
             {"sbatch": {"comment": "a word", "exclusive": True}},
             ['--comment="a word"', "--exclusive"],
         ),
         ({"sbatch": {"exclusive": None}}, ["--exclusive"]),
         ({"sbatch": ["nice=5"]}, ["--nice=5"]),
+        ({"sbatch": {"nice": 1}}, ["--nice=1"]),
         (
             {"requeue": 3, "notify": "mailto:ada@example.org"},
             ["--requeue", "--mail-user=ada@example.org"],
@@ -45,6 +47,41 @@ def directives(**said: Any) -> set[str]:
 )
 def test_parameters_are_the_options_of_submit(said: dict[str, Any], directives_: list[str]) -> None:
     assert directives(**said).issuperset(directives_)
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ({"timeout_min": 30, "mem_gb": 2.5}, {"time": "30m", "mem": "2560M"}),
+        ({"timeout_min": 30, "time": "4h"}, {"time": "4h"}),
+        ({"timeout_min": None, "setup": None}, {}),
+        ({"max_num_timeout": 2, "signal_delay_s": 90}, {"requeue": 2, "warn": "90s"}),
+        ({"gres": "gpu:a100:2"}, {"gpus_per_node": "a100:2"}),
+        ({"gres": "gpu:2"}, {"gpus_per_node": 2}),
+        ({"gpus_per_task": 1, "tasks_per_node": 2}, {"gpus_per_node": 2, "tasks_per_node": 2}),
+        ({"srun_args": ["--cpu-bind=none"]}, {"srun": {"cpu-bind": "none"}}),
+        ({"mem_per_gpu": "4G", "exclusive": False}, {"sbatch": {"mem-per-gpu": "4G"}}),
+        ({"comment": "mine", "sbatch": ["nice=5"]}, {"sbatch": {"comment": "mine", "nice": 5}}),
+        ({"additional_parameters": {"mail_type": "END"}}, {"sbatch": {"mail-type": "END"}}),
+        ({"submitit_folder": "logs", "use_srun": True}, {}),
+    ],
+    ids=str,
+)
+def test_the_names_of_submitit_and_of_its_launcher_for_hydra_mean_the_same(
+    given: dict[str, Any], same: dict[str, Any]
+) -> None:
+    script = hpcrun.Executor("a100", **given).script()
+    assert script == hpcrun.Executor("a100", **same).script()
+
+
+def test_a_name_without_an_effect_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    executor = hpcrun.Executor("a100", submitit_folder="logs")
+    executor.update_parameters(comment="old")
+    executor.update_parameters(comment="new")
+    assert "--comment=new" in executor.script()
+    assert caplog.messages == [
+        "submitit_folder has no effect: the files of a job are in the folder of its run"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -122,9 +159,13 @@ def test_update_parameters_changes_what_was_said_and_nothing_else() -> None:
         ({"profle": "a100"}, "Executor has no parameter 'profle'", "did you mean 'profile'?"),
         ({"node": 2}, "no parameter 'node'", "did you mean 'nodes'?"),
         ({"launcher": "torchrun"}, "no parameter 'launcher'", None),
+        ({"timeout": 3}, "no parameter 'timeout'", "did you mean 'timeout_min'?"),
+        ({"mem_gb": "64"}, "mem_gb='64': is not a number", None),
+        ({"additional_parameters": 3}, "additional_parameters=3: is not a mapping", None),
         ({"time": "soon"}, "time='soon': ", None),
         ({"gpus": True}, "gpus=True: ", None),
         ({"nodes": 0}, "nodes=0: ", None),
+        ({"nodes": "2-4"}, "nodes='2-4': a function has a result for each task", "nodes=4"),
         ({"env": {"A B": 1}}, "env=", None),
         ({"setup": 5}, "setup=5: ", None),
         ({"array_parallelism": 0}, "array_parallelism=0", None),

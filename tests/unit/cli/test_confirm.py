@@ -78,6 +78,15 @@ def test_a_number_or_a_name_chooses(answers: list[str], lines: list[str], value:
     assert choose(GPU_TYPE) == value
 
 
+def test_each_option_stands_behind_the_number_that_chooses_it(
+    answers: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers.append("1\n")
+    assert choose(GPU_TYPE) == "a100"
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["1", "a100"], ["2", "h100"]]
+
+
 def test_without_an_answer_nothing_is_chosen(answers: list[str]) -> None:
     answers.append("")
     with pytest.raises(InterruptedByUser, match="nothing was submitted"):

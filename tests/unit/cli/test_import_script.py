@@ -54,15 +54,21 @@ def test_the_text_names_the_size_and_the_launcher(imported: Callable[[str], Outc
     outcome = imported("#SBATCH --ntasks-per-node=4\nsrun python train.py\n")
     assert outcome.failure is None
     assert "old.sbatch: complete" in text(outcome)
-    assert "2 nodes × 4 GPUs, 4 ranks by srun on each" in text(outcome)
+    assert "2 nodes × 4 GPUs, 8 ranks by srun; " in text(outcome)
 
 
 def test_without_logs_per_rank_no_ranks_are_named(imported: Callable[[str], Outcome]) -> None:
     outcome = imported("for x in 1 2; do srun python train.py $x; done\n")
     assert outcome.failure is not None
     assert outcome.failure.hint == "its ranks have no logs of their own"
-    assert "2 nodes × 4 GPUs; --dry-run" in text(outcome)
+    assert "2 nodes × 4 GPUs; the script starts its programs itself; --dry-run" in text(outcome)
     assert document(outcome)["command_line"] == "hpcrun submit old.sbatch"
+
+
+def test_what_is_wrong_and_as_by_sbatch_is_noted(imported: Callable[[str], Outcome]) -> None:
+    outcome = imported("export NCCL_TIMEOUT=1\nsrun torchrun --nproc-per-node=4 train.py\n")
+    assert document(outcome)["notes"][0].startswith("line 4: each of the 2 nodes trains alone")
+    assert "  NCCL_TIMEOUT=1 (old.sbatch line 3): no program reads" in text(outcome)
 
 
 def test_what_sbatch_alone_can_run_has_no_command(imported: Callable[[str], Outcome]) -> None:

@@ -110,6 +110,17 @@ def test_each_unknown_option_with_one_dash_is_named_once(subtests: pytest.Subtes
             assert str(refusal(*words.split())) == message
 
 
+def test_options_behind_the_script_are_none_of_submit_s(subtests: pytest.Subtests) -> None:
+    for words in (
+        "--job-name=x s4.sbatch --seed 1",
+        "--job-name x s4.sbatch --seed 1",
+        "--nodes 2 --job-name=x train.py --seed 1 --job-nam=y",
+    ):
+        with subtests.test(words=words):
+            assert str(refusal(*words.split())) == "No such option: --job-name"
+    assert str(refusal("--what", "s4.sbatch", "--seed", "1")) == "No such option: --what"
+
+
 def test_a_script_in_place_of_a_command_is_submitted_by_submit() -> None:
     app = typer.Typer()
     app.command("status")(lambda: None)

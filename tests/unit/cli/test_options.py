@@ -51,7 +51,7 @@ def test_each_option_reaches_its_field() -> None:
         " --mail-type END --preflight --dry-run train.py"
     )
     assert parse(*line.split()) == {
-        "nodes": 2,
+        "nodes": "2",
         "segment": 2,
         "srun": ["mpi=pmix", "overlap"],
         "torchrun": ["max-restarts=1"],
@@ -114,7 +114,7 @@ def test_all_behind_the_script_is_the_script_s_own_untouched(args: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    "args", [["--gpu", "4", "a.py"], ["-Z", "a.py"], ["--nodes", "two", "a.py"]]
+    "args", [["--gpu", "4", "a.py"], ["-Z", "a.py"], ["--cpus", "two", "a.py"]]
 )
 def test_an_unknown_option_or_a_wrong_value_is_refused(args: list[str]) -> None:
     with pytest.raises(typer.TyperException):

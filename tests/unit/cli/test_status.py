@@ -23,6 +23,7 @@ def request(**values: Any) -> _Request:
         "context": None,
         "words": [],
         "wanted": set(),
+        "filter": [],
         "everything": False,
         "columns": (),
         "csv": False,
@@ -70,6 +71,17 @@ def test_a_wanted_state_chooses_among_the_elements_of_a_named_sweep() -> None:
     listing = _listing(request(wanted={"FAILED"}), StatusResult((sweep(),)), {SWEEP: None})
     assert names(listing.rows) == ["sweep/0"]
     assert [element.index for element in listing.result.runs[0].elements] == [0]
+
+
+def test_a_filter_chooses_among_the_runs_and_among_the_elements_of_a_named_sweep() -> None:
+    whole = StatusResult((sweep(),))
+    named = _listing(request(filter=["!failed"]), whole, {SWEEP: None})
+    assert "sweep/0" not in names(named.rows)
+    assert names(named.rows)
+    assert names(_listing(request(filter=["!failed"]), whole, {}).rows) == ["sweep"]
+    assert names(_listing(request(filter=["other"]), whole, {}).rows) == []
+    both = request(filter=["sweep"], wanted={"FAILED"})
+    assert names(_listing(both, whole, {SWEEP: None}).rows) == ["sweep/0"]
 
 
 def existing(words: str, runs: Path) -> tuple[list[str], NotFoundError | None]:

@@ -4,12 +4,22 @@ logs.
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.any_job_or_log import AnyJob, explain_job, is_job_id, parse_listed, parse_shown
+from hpcrun.explain.any_job_or_log import (
+    AnyJob,
+    explain_job,
+    explain_logs,
+    is_job_id,
+    parse_listed,
+    parse_shown,
+)
+from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.runs.record import LastStatus
 from hpcrun.schedulers.slurm_text import SEPARATOR
 
@@ -124,3 +134,9 @@ def test_a_job_that_runs_is_said_to_have_written_some_time_ago(tmp_path: Path) -
     )
     assert shown("RUNNING", tmp_path / "gone") == "the job is running: it has not ended"
     assert "wrote" not in shown("PENDING", out)
+
+
+def test_the_lines_of_a_long_log_from_a_pipe_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = b"step\n" * 20000 + b"torch.OutOfMemoryError: CUDA out of memory.\n" + b"step\n" * 5
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log)))
+    assert explain_logs(["-"], load_rules([])).evidence[0].where == "-:20001"

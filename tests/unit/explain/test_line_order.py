@@ -201,7 +201,7 @@ def test_a_crash_of_one_rank_is_the_cause_of_the_connections_that_others_lost(
 ) -> None:
     for order in (symptom + crash, crash + symptom):
         shown = of_log(order)
-        assert (shown.rule, shown.rank) == ("crash-said", 5), shown.summary
+        assert (shown.rule, shown.rank) == ("crashed", 5), shown.summary
 
 
 HUNG = "".join(
@@ -248,7 +248,7 @@ def test_a_job_that_hung_or_tried_again_until_it_was_ended_failed_before(
             for name, rule in (
                 ("skip", "memory-skipped"),
                 ("cleanup", "collective-timeout"),
-                ("crash", "crash-said"),
+                ("crash", "crashed"),
             )
         ),
         ("no-guard-spawn", "main-guard", None),

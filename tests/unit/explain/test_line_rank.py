@@ -587,7 +587,7 @@ def test_what_a_rule_looks_for_is_seen_and_shown_in_a_long_line() -> None:
     shown = of_log(
         f"[2026-01-01 10:00:00,0] [ERROR] [launch.py:321] [{LONG}] exits with return code = -9\n"
     )
-    assert shown.rule == "killed-said"
+    assert shown.rule == "rank-killed"
     assert shown.evidence[0].lines[0].startswith("… '--option")
     assert shown.evidence[0].lines[0].endswith("exits with return code = -9")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.explain.written import TRACE, of_log, raised
+from tests.unit.explain.written import TRACE, of_log, raised, timed_out
 
 KEY_ERROR = f"{TRACE}KeyError: 'lr'\n"
 CAUGHT = """step 1 loss 3.1
@@ -30,7 +30,7 @@ CHAIN = (
 )
 NOTHING = "no failure is recognized in this log"
 TIMED_OUT = "TimeoutError: GET timed out at reader.py:61"
-NOT_A_NUMBER = "the last loss in the log is not a number: the training diverged"
+NOT_A_NUMBER = "the training diverged: a loss or gradient is not finite"
 BETWEEN = "".join(f"preparing shard {'abcdefghij'[number % 10]}\n" for number in range(250))
 
 
@@ -110,8 +110,7 @@ BOX = """\
         ("step 3 loss=nan, lr=0.1\n", NOT_A_NUMBER),
         (
             "step 110 loss 0.9\nKilled\n",
-            "the program was killed (SIGKILL) from outside, often because the node or the job ran "
-            "out of memory",
+            "killed (SIGKILL) from outside, often because the node or the job ran out of memory",
         ),
         (f"{steps(120)}{PREEMPTED}step 120 loss 1.9\n", "the job was preempted…"),
         (f"step 3\n{LIMIT}", "the job reached its time limit…"),
@@ -129,7 +128,7 @@ BOX = """\
         ),
         (
             "2026-11-22T10:00:02Z step\n2026-11-22T10:00:09Z Killed\n",
-            "the program was killed (SIGKILL) from outside…",
+            "killed (SIGKILL) from outside…",
         ),
         (
             "2026-11-22T10:00:02Z train.py: error: unrecognized arguments: --lrr\n",
@@ -183,7 +182,7 @@ NO_STORE = (
         (f"{NO_FILE}'/tmp/run/vocab.txt' -> '/data/vocab.txt'\n", None, None, "", ""),
         (f"{NO_FILE}'epoch_5.pt' -> 'best.pt'\n", "checkpoint-missing", None, "epoch_5.pt", ""),
         (f"{NO_FILE}'ckpt/last.pt'\n", "checkpoint-missing", None, "", ""),
-        (f"step 3\n{AGENT.format(-11)}", "crash-said", 3, "", ""),
+        (f"step 3\n{AGENT.format(-11)}", "crashed", 3, "", ""),
         *(
             (f"{NO_STORE}{where}.\n", "store-localhost", None, "", "MASTER_ADDR")
             for where in ("(localhost, 29500)", "(127.0.0.1, 29500)", "localhost:29500")
@@ -264,7 +263,7 @@ def test_a_rank_that_torchrun_kills_after_a_failure_is_not_the_failure() -> None
     assert alone.rule is None
     assert alone.summary == "rank 1 on localhost failed first with exit status 1"
     # in the same moment it may be the reason
-    assert of_log(torchruns("05:35:36")).rule == "killed-said"
+    assert of_log(torchruns("05:35:36")).rule == "rank-killed"
 
 
 @pytest.mark.parametrize(
@@ -367,3 +366,24 @@ def test_different_collectives_are_the_cause_and_the_odd_rank_is_named(
         "1 in broadcast "
         "(ddp.py:91)"
     )
+
+
+def test_what_torch_logs_of_each_rank_is_no_step() -> None:
+    """The date in front of its lines has three digits before October."""
+    ended = "".join(
+        f"{timed_out(rank)}[rank{rank}]:[E726 20:27:21.4 ProcessGroupNCCL.cpp:684] [Rank {rank}] "
+        "To avoid data inconsistency, we are taking the entire process down.\n"
+        for rank in range(1, 6)
+    )
+    explanation = of_log(raised("FileExistsError: step_69 exists", rank=0) + ended)
+    assert explanation.summary == "rank 0: FileExistsError: step_69 exists at train.py:63"
+
+
+@pytest.mark.parametrize("before", [(), ("[rank0]: step 1 loss 2.1", "[rank8]: step 1 loss 2.1")])
+def test_late_steps_of_another_rank_do_not_show_that_this_one_went_on(
+    before: tuple[str, ...],
+) -> None:
+    late = [f"[rank8]: step {step} loss 2.0" for step in range(2, 8)]
+    ended = raised("FileExistsError: step_69 exists", rank=0)
+    explanation = of_log("\n".join((*before, ended, *late)))
+    assert explanation.summary == "rank 0: FileExistsError: step_69 exists at train.py:63"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
-from hpcrun.explain.ended import Explanation
+from hpcrun.explain.ended import RUN_ON, Explanation
 from hpcrun.explain.running import Remark, explain_running, most_silent, read_running, shown_ranks
 from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.runs.record import LastStatus
@@ -65,6 +65,22 @@ def test_a_job_that_writes_is_not_stuck(tmp_path: Path) -> None:
         "rank 0 on n0: 2 s ago, step 4, loss 0.25: step 4 loss 0.25",
         "rank 1 on n0: 4 s ago: a warning",
     )
+
+
+def test_a_complaint_that_is_repeated_without_a_step_is_what_the_job_waits_for(
+    tmp_path: Path,
+) -> None:
+    folder = attempt(tmp_path)
+    node(folder, "n0", 0, 2)
+    wrote(folder, 0, "step 3 loss 0.5\n", 7000)
+    complaint = "2027-01-15 07:{}:00 waiting for a lock of the data set\n"
+    wrote(folder, 0, "".join(map(complaint.format, range(50, 59))), 4, "err")
+    found = explained(tmp_path)
+    said = "it waited since 07:50:00, and wrote 9 times: 2027-01-15 07:50:00 waiting for a lock of"
+    assert found.summary.startswith(said)
+    assert found.fix == "a longer --time does not help: give the job what it waits for"
+    wrote(folder, 0, "step 3 loss 0.5\nstep 4 loss 0.4\n", 2)
+    assert "nothing looks stuck" in explained(tmp_path).summary
 
 
 def test_the_rank_that_stopped_first_and_the_metrics_that_it_noted(tmp_path: Path) -> None:
@@ -182,3 +198,42 @@ def test_of_a_sweep_the_element_that_has_been_silent_for_the_longest_time(tmp_pa
     for index, ago_s in enumerate((60, 700, 7000)):
         wrote(attempt(tmp_path, element=index), 0, "step\n", ago_s)
     assert most_silent(item, NOW_S) == 1
+
+
+def test_the_srun_of_a_script_lets_the_other_tasks_run_on(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "step 1\n", 2)
+    failed(folder, 1, 200)
+    for plan, is_said in (
+        ({"batch": {"by_srun": True}}, True),
+        ({"batch": {"by_srun": True}, "requeue": {"restarts": 1, "on_failure": False}}, False),
+        ({"batch": {"by_srun": False}}, False),
+        ({"batch": {"name": "of an older version"}}, False),
+        ({}, False),
+    ):
+        lines = [
+            line for evidence in explained(tmp_path, plan=plan).evidence for line in evidence.lines
+        ]
+        assert (RUN_ON in lines) == is_said, plan
+
+
+LOADER = (
+    "UserWarning: This DataLoader will create 16 worker processes in total. Our suggested max "
+    "number of worker in current system is 2, which is smaller\n"
+)
+
+
+def test_ranks_that_never_met_and_a_loader_with_too_few_cpus_are_said(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    node(folder, "n0", 0, 2)
+    wrote(folder, 0, "step 3\n", 2)
+    wrote(folder, 0, LOADER, 3, "err")
+    write(folder.path / "rank-0.alone", "{}")
+    loader = "a DataLoader has 16 workers, and torch advises at most 2 with these CPUs"
+    assert explained(tmp_path).summary.endswith(f"nothing looks stuck; {loader}")
+    write(folder.path / "rank-1.alone", "{}")
+    alone = "none of the 2 ranks was seen connected to another: each seems to work alone"
+    assert explained(tmp_path).summary.endswith(f"nothing looks stuck; {alone}; {loader}")
+    wrote(folder, 0, "step 3\n", 7000)
+    wrote(folder, 0, "", 7000, "err")
+    assert explained(tmp_path).summary.startswith(f"{alone}; ")

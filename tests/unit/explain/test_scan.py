@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -16,7 +16,7 @@ from hpcrun.explain.diagnosis.rules import (
     merge_rules,
     parse_rules,
 )
-from hpcrun.explain.diagnosis.scan import LogScan, Scanner
+from hpcrun.explain.diagnosis.scan import LogScan, Scanner, line_counter
 
 RULES = parse_rules(
     {
@@ -34,12 +34,16 @@ RULES = parse_rules(
 def scan(tmp_path: Path, data: bytes, *, quick: bool = False) -> LogScan:
     log = tmp_path / "log"
     log.write_bytes(data)
-    with log.open("rb") as file:
-        return Scanner.of(RULES).scan(file, quick=quick)
+
+    def opened() -> BinaryIO:
+        return log.open("rb")
+
+    with opened() as file:
+        return Scanner.of(RULES).scan(file, line_counter(opened), quick=quick)
 
 
 def found(scan: LogScan) -> list[tuple[str, int | None]]:
-    return [(hit.rule.name, hit.number) for hit in scan.hits]
+    return [(hit.rule.name, scan.line_in_file(hit.number)) for hit in scan.hits]
 
 
 def test_lines_are_found_with_their_numbers_wherever_a_block_ends(
@@ -54,6 +58,13 @@ def test_lines_are_found_with_their_numbers_wherever_a_block_ends(
             )
             assert found(said) == [("oom", before + 1)]
             assert said.hits[0].values == {"what": "CUDA"}
+
+
+def test_the_lines_of_a_long_log_that_is_gone_have_no_numbers(tmp_path: Path) -> None:
+    said = scan(tmp_path, b"step\n" * 20000 + b"OutOfMemoryError: CUDA\n")
+    (tmp_path / "log").unlink()
+    assert found(said) == [("oom", None)]
+    assert said.position(said.hits[0].number) == len(said.tail) - 1
 
 
 BAR = b"1% error=0.1 " + b"x" * 9000
@@ -140,7 +151,7 @@ def test_no_shipped_rule_takes_long_over_a_line() -> None:
     ("rule", "key", "text"),
     [
         ("no mapping", None, "is a mapping"),
-        ({"cause": "x"}, None, "needs contains, state or exit"),
+        ({"cause": "x"}, None, "needs contains, frames, state or exit"),
         ({"contains": "x"}, "cause", "in a sentence"),
         ({"contains": "x", "cause": "y", "patern": "z"}, "patern", "unknown key"),
         ({"contains": "x", "cause": "y", "pattern": "("}, "pattern", "not a regular expression"),

@@ -358,7 +358,7 @@ CASES = {
         ),
     ),
     "watchdog-abort": Written(
-        "collective-timeout-abort",
+        "collective-timeout",
         "Aborting process on rank 5 due to timeout - timeout watchdog detected operation timeout\n",
         status=134,
     ),

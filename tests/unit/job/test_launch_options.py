@@ -216,15 +216,11 @@ OWN = option_names(submit)
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--array", "--sweep NAME=VALUE,VALUE"),
-        ("-a", "--sweep NAME=VALUE,VALUE"),
         ("--chdir", "--workdir"),
         ("-D", "--workdir"),
         ("--nproc", "--nproc-per-node"),
         ("--nproc_per_node", "did you mean --nproc-per-node?"),
-        ("--ntasks-per-node", "--nproc-per-node"),
-        ("--ntasks", "--nproc-per-node"),
-        ("-n", "--nproc-per-node"),
+        ("--ntasks-per-gpu", "--nproc-per-node"),
         ("--dependency", "--after"),
         ("-d", "--after"),
         ("--container-image", "--container IMAGE"),
@@ -252,14 +248,13 @@ OWN = option_names(submit)
         ("--cpu-bind", "--srun cpu-bind=VALUE"),
         ("--pty", "hpcrun shell"),
         ("--export", "--env NAME=VALUE"),
-        ("--wrap", "write the program"),
         ("--signal", "--warn"),
         ("--walltime", "--time"),
         ("--queue", "--partition"),
         ("--test-only", "--dry-run"),
         ("--gpu", "--gpus?"),
         ("--standalone", "leave it out"),
-        ("--parsable", "--json"),
+        ("--quiet", "--parsable"),
     ],
 )
 def test_the_options_of_others_lead_to_hpcrun_s(option: str, words: str) -> None:
@@ -279,8 +274,8 @@ def test_all_unknown_options_before_the_script_or_between_arguments_are_found(
 ) -> None:
     for line, names in (
         (
-            "--array 0-3 --chdir=/x --gpus 4 --exclusive train.py --own",
-            ["--array", "--chdir", "--exclusive"],
+            "--hold --chdir=/x --gpus 4 --exclusive train.py --own",
+            ["--hold", "--chdir", "--exclusive"],
         ),
         ("--gpus 4 -n 4 -G2 -P a100 train.py -n 3", ["-n"]),
         ("--foo train.py --bar 1", ["--foo"]),

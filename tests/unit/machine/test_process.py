@@ -13,7 +13,7 @@ import pytest
 from hpcrun.in_job.launch import rank_environment, tracker_environment
 from hpcrun.job.script import LAUNCH
 from hpcrun.machine import clean_environment
-from hpcrun.machine.clean_environment import clean_env, env_for_slurm
+from hpcrun.machine.clean_environment import clean_env, env_for_slurm, env_of_caller
 from hpcrun.machine.command_log import log_message, logged_to, timed
 from hpcrun.machine.process import command_text, run_command
 from hpcrun.profiles.folders import shipped_folder
@@ -90,13 +90,20 @@ def test_what_describes_an_enclosing_job_or_torchrun_sets_is_left_out_and_all_el
     assert clean_env(dict.fromkeys(_OF_ENCLOSING_JOB.split(), "x") | kept) == kept
     inside = {"SLURM_JOB_ID": "1", "CUDA_VISIBLE_DEVICES": "0,1"}
     assert clean_env(inside) == {"CUDA_VISIBLE_DEVICES": "0,1"}
-    assert env_for_slurm(inside) == {}
+    assert env_for_slurm({**inside, "OLDPWD": "/x"}) == {}
     assert env_for_slurm({"CUDA_VISIBLE_DEVICES": "0,1"}) == {"CUDA_VISIBLE_DEVICES": "0,1"}
     by_itself = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "ROLE_NAME": "default"}
     assert clean_env({"TORCHELASTIC_RUN_ID": "x", **by_itself}) == {}
     assert clean_env(by_itself) == by_itself
     other = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "3", "ROLE_NAME": "mine"}
     assert clean_env({"TORCHELASTIC_RUN_ID": "x", **other}) == other
+
+
+def test_a_person_s_script_gets_all_but_what_sbatch_itself_reads() -> None:
+    names = ("NNODES", "MASTER_PORT", "SLURM_X", "SLURM_JWT", "RANK", "f%%", "SBATCH_API_TOKEN")
+    kept = dict.fromkeys(names, "x")
+    read = dict.fromkeys(("SBATCH_QOS", "SLURM_HINT", "SLURM_CLUSTERS", "SLURM_UMASK"), "x")
+    assert env_of_caller(kept | read) == kept
 
 
 def test_submission_and_job_use_the_same_names_of_variables() -> None:

@@ -125,7 +125,7 @@ def test_what_is_wrong_is_said_with_what_works(
     assert finding.value == value
     assert says in finding.problem
     assert instead in (finding.instead or "")
-    assert finding.text.startswith(f"{name}={value}: ")
+    assert finding.text().startswith(f"{name}={value}: ")
 
 
 @pytest.mark.parametrize(

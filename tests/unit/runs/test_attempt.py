@@ -20,7 +20,9 @@ from hpcrun.runs.attempt import (
     last_attempt,
     node_ranks,
     ranks,
+    with_granted_nodes,
 )
+from hpcrun.views.text import ranks_text, size_text
 from tests.unit.builders import run, write
 
 
@@ -49,6 +51,19 @@ def first_failed(folder: Path) -> RankExit:
     first = first_failure(AttemptFolder(folder))
     assert first is not None
     return first
+
+
+def test_a_run_has_the_nodes_that_slurm_has_given_to_its_newest_attempt(tmp_path: Path) -> None:
+    waiting = run(nodes=4, world_size=8, plan={"shape": {"node_choice": "2-4"}})
+    assert with_granted_nodes(waiting, tmp_path) == waiting
+    assert size_text(waiting) == "2-4 nodes × 2 GPUs"
+    assert ranks_text(waiting) == "at most 8 ranks"
+    for number, names in enumerate(("a\nb\nc\nd\n", "a\nb\n")):
+        write(attempt(tmp_path, number) / "hosts", names)
+    granted = with_granted_nodes(waiting, tmp_path)
+    assert (granted.nodes, granted.world_size) == (2, 4)
+    assert size_text(granted) == "2 nodes × 2 GPUs"
+    assert ranks_text(granted) == "4 ranks"
 
 
 def test_an_attempt_that_runs_has_a_start_no_exit_and_a_sign_of_life_that_is_later(

@@ -93,6 +93,53 @@ def test_the_parameters_of_a_sweep_are_pairs_of_texts(rows: Any, problem: str) -
         assert run_from_json(json.dumps(document)).request["sweep"] == rows
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("script", 5),
+        ("script", ["x"]),
+        ("script", "a\0"),
+        ("args", None),
+        ("args", 5),
+        ("args", "ab"),
+        ("args", ["a", 5]),
+        ("args", [["a"]]),
+        ("args", ["a\0"]),
+        ("module", "yes"),
+        ("gpus", "many"),
+        ("gpus", 4),
+        ("gpus", {}),
+        ("gpus", {"count": "4"}),
+        ("gpus_per_node", {"count": 4, "type": 5}),
+        ("secrets", [5]),
+        ("roles", ["x"]),
+        ("roles", [{"size": 5}]),
+        ("roles", [{"name": "server", "command": 5}]),
+    ],
+)
+def test_the_program_and_the_gpus_of_a_request_have_their_types(name: str, value: Any) -> None:
+    document = run_to_json(run(request={"script": "train.py", name: value}))
+    with pytest.raises(RecordError, match=f"its field {name} "):
+        run_from_json(document)
+
+
+@pytest.mark.parametrize("note", [5, "", "two\nlines", "x" * 1001, ["x"]])
+def test_a_note_is_one_line(note: Any) -> None:
+    with pytest.raises(RecordError, match="its field note "):
+        run_from_json(run_to_json(run(note=note)))
+
+
+def test_the_request_of_a_run_is_read_back_the_same() -> None:
+    request = {
+        "script": "train.py",
+        "args": ["--lr", "0.1"] * 3,
+        "module": True,
+        "gpus": {"count": 4, "type": "a100"},
+        "roles": [{"name": "server", "command": ["serve.py"]}],
+    }
+    assert run_from_json(run_to_json(run(request=request))).request == request
+
+
 def test_a_sweep_whose_elements_have_no_parameters_is_damaged() -> None:
     rows = [[["n", "a"]], [["n", "b"]]]
     whole = run(request={"sweep": rows}, plan={"sweep": {"indices": "0-1", "first": 0}})

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,15 +110,35 @@ def test_a_full_disk_or_a_file_in_its_place_leaves_no_half_made_run(
 def test_a_record_is_replaced_whole_and_a_full_disk_leaves_it_as_it_was(
     store: RunStore, tmp_path: Path
 ) -> None:
-    store.save(replace(store.load(OLD), job_id="4711"))
+    store.change(store.load(OLD), job_id="4711")
     assert files(store.folder(OLD)) == ["run.json", "script.sh"]
     before = files(tmp_path)
     with full_disk(), pytest.raises(PlanError):
-        store.save(run(OLD, job_id="9"))
+        store.change(run(OLD), job_id="9")
     with full_disk():
         store.save_status(OLD, LastStatus("COMPLETED", 1.0, final=True))
     assert store.load(OLD) == run(OLD, job_id="4711")
     assert files(tmp_path) == before
+
+
+def test_a_change_keeps_what_another_process_has_changed_since_the_run_was_read(
+    store: RunStore,
+) -> None:
+    early = store.load(OLD)
+    store.change(early, note="#paper")
+    assert store.change(early, job_id="4711").note == "#paper"
+    assert store.load(OLD) == run(OLD, job_id="4711", note="#paper")
+    assert store.change(early, note=None).job_id == "4711"
+
+
+def test_changes_at_the_same_time_lose_nothing(store: RunStore) -> None:
+    early = store.load(OLD)
+    names = ("note", "job_id", "cwd", "cluster", "profile", "host", "profile_file")
+    with ThreadPoolExecutor() as pool:
+        changes = [pool.submit(store.change, early, **{name: name}) for name in names]
+    assert [change.exception() for change in changes] == [None] * len(names)
+    later = store.load(OLD)
+    assert [getattr(later, name) for name in names] == list(names)
 
 
 def test_the_same_id_twice_leaves_the_first_run_and_what_another_process_makes_is_left_alone(

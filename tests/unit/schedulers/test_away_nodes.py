@@ -113,15 +113,21 @@ def test_sbatch_has_the_same_words_for_a_job_that_waits() -> None:
     assert not may_wait("Invalid qos specification")
 
 
-def test_slurm_is_asked_once_for_the_jobs_of_a_partition() -> None:
+def test_slurm_is_asked_once_and_once_for_each_nodelist() -> None:
     commands: list[Any] = []
 
     class Asked(Answers):
         def run(self, argv: Any, **variables: str) -> Completed:
             commands.append(argv)
-            return Completed("sinfo", 0, "", "")
+            lines = []
+            for name, partition in (("n1", "cpu*"), ("n2", "gpu"), ("n2", "debug")):
+                row = [name, partition, "drained", "none", "", "64", "1000"]
+                lines.append("\x1f".join(row))
+            return Completed("sinfo", 0, "\n".join(lines), "")
 
-    nodes = AwaitedNodes(Asked({}))
-    for partition in ("gpu", "gpu", "cpu"):
-        nodes.of_job([("partition", partition)])
-    assert [argv[-1] for argv in commands] == ["--partition=gpu", "--partition=cpu"]
+    awaited = AwaitedNodes(Asked({}))
+    for partition, names in (("gpu", ["n2"]), ("cpu", ["n1"]), ("cpu,debug", ["n1", "n2"])):
+        nodes = awaited.of_job([("partition", partition)])
+        assert [node.name for node in nodes] == names
+    awaited.of_job([("nodelist", "n2")])
+    assert ["--nodes=n2" in argv for argv in commands] == [False, True]

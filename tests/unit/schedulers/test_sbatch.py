@@ -70,3 +70,23 @@ def test_a_folder_s_name_is_no_pattern_of_sbatch_or_submitit(
     assert (tmp_path / "output").read_text() == f"--output={output.format(run=escaped)}"
     assert (tmp_path / "script").read_text() == f"{head}{redirection}\ntrue\n"
     assert not list(run.glob(".submission_file_*"))
+
+
+def test_the_environment_reaches_sbatch_as_it_is(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write(run / "submit.ready", "")
+    program = "#!/usr/bin/env -S python3 -IS\nimport os, shutil\n"
+    program += f"shutil.copy('/proc/self/environ', {str(tmp_path / 'environ')!r})\n"
+    program += "print('Submitted batch job 7')\n"
+    sbatch = write(tmp_path / "bin" / "sbatch", program)
+    sbatch.chmod(0o755)
+    env = {
+        "PATH": f"{sbatch.parent}:/usr/bin:/bin",
+        "LC_ALL": "C",  # in which Python adds LC_CTYPE
+        "BASH_FUNC_module%%": "() {  echo\n}",
+        "a.b": "1",
+    }
+    submission = Submission(run, "#!/bin/sh\n", tmp_path, env, None, called_in=tmp_path)
+    assert submit_with_submitit(submission, env).job_id == "7"
+    variables = (tmp_path / "environ").read_bytes().rstrip(b"\0").split(b"\0")
+    assert sorted(variables) == sorted(f"{name}={text}".encode() for name, text in env.items())

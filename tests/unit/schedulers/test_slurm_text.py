@@ -199,6 +199,10 @@ def test_advice_for_a_refusal(subtests: pytest.Subtests) -> None:
     for stderr, hint in (
         ("sbatch: error: Invalid qos specification", "choose one with --qos"),
         ("sbatch: unrecognized option '--segment=4'", "segments need Slurm 23.11"),
+        ("sbatch: unrecognized option '--runtime=crun'", "runtime needs Slurm 26.11"),
+        ("sbatch: unrecognized option '--container-type=x'", "Slurm 26.11 calls it runtime"),
+        ("sbatch: unrecognized option '--resources=x'", "this needs Slurm 25.11"),
+        ('sbatch: error: "2,4" is not a valid node count', "lists such as 2,4,8 need Slurm 23.11"),
         (
             "sbatch: error: Invalid job array specification",
             "`scontrol show config | grep MaxArraySize`",

@@ -22,10 +22,10 @@ from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit, Usage, Waiting
 from hpcrun.views import details_text
 from hpcrun.views.details_text import (
     detail_lines,
-    idle_limit_rows,
     insight_json,
     insight_rows,
     last_words,
+    no_effect_rows,
     place_text,
     recorded_plan,
     verbose_lines,
@@ -96,7 +96,8 @@ def test_the_details_of_a_run_in_their_order(tmp_path: Path) -> None:
         code_of="r4",
         plan={"notify": {}, **PACKED},
     )
-    with_attempt(item, {"code": json.dumps({"folder": "/w", "script": "/w/a.py"})})
+    files = {"code": json.dumps({"folder": "/w", "script": "/w/a.py"})}
+    with_attempt(item, {**files, "versions": '{"torch": "2.9.1", "python": "3.11.2"}'})
     other = tmp_path / "other"
     other.mkdir()
     (tmp_path / "elements/0/checkpoints").symlink_to(other)
@@ -108,6 +109,7 @@ def test_the_details_of_a_run_in_their_order(tmp_path: Path) -> None:
         f"  checkpoints  {other}",
         "  code         3 files, 2 kB of /src",
         "  code         the snapshot of r4",
+        "  versions     python 3.11.2, torch 2.9.1",
         "  trackers     r1",
         "  script       /w/a.py",
     ]
@@ -269,7 +271,7 @@ def test_a_running_job_has_its_time_hosts_gpus_use_last_line_and_metrics(
     assert last_words(item) == "step=3 loss=0.1235 note=x"
     sweep = replace(item, elements=(ElementStatus(0, "7_0", (), item.status),))
     assert [label for label, _ in insight_rows(sweep, insight, 0.0)] == ["time", "hosts", "GPUs"]
-    assert idle_limit_rows(sweep) == []
+    assert no_effect_rows(sweep) == []
     for other in (
         replace(item, live=False),
         replace(item, status=replace(item.status, elapsed_s=None)),
@@ -360,6 +362,7 @@ EMPTY: dict[str, Any] = {
     "gpus": [],
     "use": None,
     "messages": [],
+    "versions": {},
 }
 
 
@@ -385,6 +388,7 @@ def test_details_as_json(tmp_path: Path) -> None:
         "metrics": {"loss": 1},
         "gpus": gpu_json(GPUS)["gpus"],
         "messages": [{"feature": "notify"}],
+        "versions": {},
     }
     for state, final in (("PENDING", False), ("COMPLETED", True)):
         over = replace(item, status=LastStatus(state, 1000.0, final=final))

@@ -9,9 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from hpcrun.actions.jobs.git import WorkTree
 from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submission import SubmitResult
+from hpcrun.job.batch.batch_script import read_batch_script
 from hpcrun.job.plan.job_plan import Plan, Snapshot
 from hpcrun.job.plan.role_ranks import Role, SharedGpus
 from hpcrun.job.plan.sweep import Sweep
@@ -29,6 +31,7 @@ from hpcrun.views.plan_text import (
     look_line,
     plan_lines,
     prepared_json,
+    script_size_text,
     submissions_json,
     submitted_json,
     submitted_lines,
@@ -37,6 +40,7 @@ from hpcrun.views.plan_text import (
 from tests.unit import builders
 
 PLAN = replace(builders.plan(gpus="4"), added=())
+CHOICE = builders.plan(nodes="2,4", gpus_per_node="4")
 LOCAL = replace(PLAN, scheduler="local", profile="here", local_gpus=(("0", "1", "2", "3"),))
 SWEEP = Sweep(
     elements=((("lr", "1"), ("seed", "7")), (("lr", "2"), ("seed", "7")), (("lr", "2"),)),
@@ -60,6 +64,42 @@ SERVER = Role(
     env=(),
     command=("serve", "a b"),
 )
+
+SCRIPT = read_batch_script("x.sbatch", "#!/bin/bash\n#SBATCH -N 2\nmpirun x\n", ())
+
+
+@pytest.mark.parametrize(
+    ("directives", "launch", "size"),
+    [
+        ("-N 1", "python x.py", "1 node, one process started by the script"),
+        ("-N 2 --gpus-per-node=4", "python x.py", "2 nodes × 4 GPUs, one process started by"),
+        ("-N 2 --gpus-per-node=4", "srun python x.py", "2 nodes × 4 GPUs, 2 ranks by srun"),
+        ("-N 2 -n 8", "srun python x.py", "2 nodes, 8 ranks by srun"),
+        ("-n 8", "srun python x.py", "enough nodes for 8 tasks, 8 ranks by srun"),
+        ("-n 4", "mpirun python x.py", "enough nodes for 4 tasks; its launch decides the ranks"),
+        ("--gpus=8", "srun python x.py", "enough nodes for 8 GPUs; its launch decides the ranks"),
+        ("-N 2", "srun -n $N python x.py", "2 nodes; its launch decides the ranks"),
+        ("-N 1", "torchrun --nproc-per-node=gpu x.py", "1 node; its launch decides the ranks"),
+        ("-N 1 -G 2", "torchrun --nproc-per-node=gpu x.py", "1 node × 2 GPUs, 2 ranks by torchrun"),
+        ("-N 1 -G 2", "torchrun --nproc-per-node=$N x.py", "2 GPUs; its launch decides the ranks"),
+        ("-N 2", "srun accelerate launch x.py", "2 tasks by srun, each of which decides its ranks"),
+        ("-N 2", "deepspeed x.py", "2 nodes; its launch decides the ranks"),
+        ("-N 1 --exclusive", "make", "1 node; the script starts its programs itself"),
+    ],
+)
+def test_the_size_is_what_is_known(directives: str, launch: str, size: str) -> None:
+    script = read_batch_script("x", f"#!/bin/bash\n#SBATCH {directives}\n{launch}\n", ())
+    assert size in script_size_text(script, script.sizes)
+
+
+def test_what_only_a_script_decides_is_null_in_json() -> None:
+    shape = replace(PLAN.shape, launcher="command", gpus_per_node=0, procs_per_node=0)
+    job = Prepared(
+        cast("Any", None), cast("Any", None), replace(PLAN, batch=SCRIPT, shape=shape), ""
+    )
+    document = prepared_json(job)["plan"]
+    assert document["world_size"] is None
+    assert document["shape"]["gpus_per_node"] is None
 
 
 def submitted(remarks: str = "", **values: Any) -> SubmitResult:
@@ -175,7 +215,7 @@ def test_the_longest_label_sets_the_column_of_the_texts() -> None:
         ),
         (replace(PLAN, preflight="only"), "command", None),
         (replace(PLAN, preflight="only"), "preflight", None),
-        (replace(PLAN, batch=cast("Any", "#!/bin/bash")), "CPUs", "as the script requests"),
+        (replace(PLAN, batch=SCRIPT), "CPUs", "as the script requests"),
         (
             replace(PLAN, cpus_per_node=None),
             "CPUs",
@@ -184,6 +224,13 @@ def test_the_longest_label_sets_the_column_of_the_texts() -> None:
         (PLAN, "memory", "the site's default"),
         (LOCAL, "memory", None),
         (PLAN, "time", "the partition's default"),
+        (replace(PLAN, walltime_s=1800), "time", "00:30:00 (30 min)"),
+        (CHOICE, "train", "2,4 nodes × 4 a100 GPUs, 8-16 ranks by torchrun"),
+        (
+            CHOICE,
+            "nodes",
+            "Slurm chooses when the job starts: 2 nodes with 8 GPUs to 4 nodes with 16 GPUs",
+        ),
         (LOCAL, "time", "no limit"),
         (LOCAL, "where", "this machine, as a background job (profile here)"),
         (
@@ -265,6 +312,11 @@ def test_each_role_has_its_size_command_start_and_check_in_place_of_the_command(
 )
 def test_a_sweep_in_words(changes: dict[str, Any], scheduler: str, text: str) -> None:
     assert sweep_text(replace(SWEEP, **changes), scheduler) == text
+
+
+def test_the_lines_after_a_submission_have_no_commit() -> None:
+    code = WorkTree(Path("/src"), "0123456789abcdef", 0).record()
+    assert submitted_lines(submitted(code=code)) == submitted_lines(submitted())
 
 
 def test_the_lines_after_a_submission() -> None:

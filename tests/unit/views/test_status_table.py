@@ -10,7 +10,14 @@ from typing import Any, cast
 import pytest
 from rich.text import Text
 
-from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult, Wait, combine
+from hpcrun.actions.status.run_status import (
+    ElementStatus,
+    RunStatus,
+    StatusResult,
+    Wait,
+    combine,
+    element_row,
+)
 from hpcrun.errors import SchedulerError, UsageError
 from hpcrun.job.run_paths import RoleRanks
 from hpcrun.runs.record import LastStatus, Run
@@ -19,6 +26,7 @@ from hpcrun.views.details_text import detail_lines
 from hpcrun.views.status_table import (
     FIELDS,
     check_columns,
+    command_text,
     lost_line,
     never_starts_lines,
     only_elements,
@@ -27,6 +35,7 @@ from hpcrun.views.status_table import (
     status_table,
     waiting_lines,
     why_text,
+    with_arguments,
     with_element_rows,
 )
 from hpcrun.views.text import short_size
@@ -402,10 +411,62 @@ def test_a_run_of_a_feature_s_program_says_what_it_is(monkeypatch: pytest.Monkey
     assert why_text(replace(item_of("RUNNING"), about="lr=1"), 0.0) == "lr=1"
 
 
+def runs_of(*commands: str) -> StatusResult:
+    """Completed runs of t.py with these arguments."""
+    items = []
+    for command in commands:
+        item = item_of("COMPLETED", hosts="n1")
+        request = {"script": "t.py", "args": command.split(" ")}
+        items.append(replace(item, run=replace(item.run, request=request)))
+    return StatusResult(tuple(items))
+
+
+def test_a_run_has_the_arguments_that_set_it_apart_and_alone_all_of_them() -> None:
+    several = runs_of("--lr 1 --seed 0", "--lr 1 --seed 0", "--lr 2 --seed 0")
+    listed = with_arguments(several, alone=False)
+    assert [why_text(item, 0.0) for item in listed.runs] == ["n1", "n1", "lr=2, n1"]
+    named = with_arguments(runs_of("--a 1 --b 2 --c 3 --d 4 --e 5"), alone=True)
+    assert why_text(named.runs[0], 0.0) == "a=1 b=2 c=3 d=4 e=5, n1"
+    element = replace(several.runs[2], about="width=3")
+    rows = with_arguments(StatusResult((*several.runs[:2], element)), alone=False).runs
+    assert why_text(rows[2], 0.0) == "width=3, n1"
+
+
+def test_a_command_is_whole_for_programs_and_short_for_a_person() -> None:
+    result = runs_of("--lr a\x1b[2Jb " + "x" * 500)
+    assert len(status_json(result)["runs"][0]["command"]) > 500
+    [_, *lines] = drawn(status_table(result, 0.0, 600, ("command",)), 600)
+    assert lines == [f"t.py --lr $'a\\x1b[2Jb' {'x' * 376}…"]
+    assert len(lines[0]) == 400
+    assert status_csv(result, 0.0, ("command",)).endswith(f" {'x' * 500}")
+
+
+def test_the_command_of_an_element_has_its_parameters() -> None:
+    item = sweep_of("RUNNING")
+    request = {"script": "t.py", "args": ["--a", "{lr}"], "sweep": [[["lr", "1"], ["seed", "2"]]]}
+    plan = {"sweep": {"indices": "0", "first": 0}}
+    item = replace(item, run=replace(item.run, request=request, plan=plan))
+    assert command_text(item) == "t.py --a 1 --seed 2"
+    row = element_row(item, item.elements[0])
+    assert status_csv(StatusResult((row,)), 0.0, ("command",)) == "command\nt.py --a 1 --seed 2"
+
+
 def test_lost_runs_are_counted() -> None:
     assert lost_line(1) == (
         "1 run without a heartbeat for over a day, state unknown: hpcrun status --state unknown"
     )
+
+
+def test_the_note_of_a_run_comes_first_and_is_a_column_and_a_field() -> None:
+    item = item_of("FAILED", final=True, cause="KeyError: 'x'")
+    item = replace(item, run=replace(item.run, note="#paper\x1b[31m"), about="lr=0.1")
+    assert why_text(item, 1000.0) == "#paper\x1b[31m, lr=0.1, KeyError: 'x'"
+    assert why_text(replace(item, element=3), 1000.0) == "lr=0.1, KeyError: 'x'"
+    result = StatusResult((item,))
+    (row,) = drawn(status_table(result, 0.0, 80, ("note",)), 80)[1:]
+    assert row.startswith("#paper")
+    assert "\x1b" not in row
+    assert status_json(result)["runs"][0]["note"] == item.run.note
 
 
 def test_csv_has_the_fields_of_the_json_or_the_named_columns() -> None:
@@ -414,7 +475,7 @@ def test_csv_has_the_fields_of_the_json_or_the_named_columns() -> None:
     assert tuple(names.split(",")) == FIELDS
     assert values == (
         "20260102-030405-train-0a1b,train,4711,RUNNING,0,,,,0,7,,,slurm,alpha,login1,big,2,2,4,"
-        "3600,1000.0,1000.0,0,/runs/it,"
+        "3600,1000.0,1000.0,0,/runs/it,,,"
     )
     assert status_csv(result, 1000.0, ("name", "size")) == "name,size\ntrain,2×2"
 

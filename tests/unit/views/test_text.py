@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.text import Text
 
+from hpcrun.actions.jobs.git import WorkTree
 from hpcrun.job.text.units import format_age
 from hpcrun.views.text import (
     bytes_text,
@@ -258,6 +260,15 @@ def test_times_and_sizes_in_few_characters() -> None:
 def test_the_copied_code_in_words(changes: dict[str, Any], text: str) -> None:
     code = {"files": 3, "bytes": 2048, "root": "/src", "commit": None, "changes": ""}
     assert code_text({**code, **changes}) == text
+
+
+@pytest.mark.parametrize(
+    ("changed", "more"),
+    [(0, ""), (1, " and 1 changed file"), (None, ", its changes are not known")],
+)
+def test_the_code_that_was_not_copied_in_words(changed: int | None, more: str) -> None:
+    code = WorkTree(Path("/src"), "0123456789abcdef", changed).record()
+    assert code_text(code) == f"commit 0123456789ab of /src{more}"
 
 
 def test_text_behind_a_label_is_folded_below_its_own_column() -> None:

@@ -1,8 +1,9 @@
 """``hpcrun_launch WORDS ...``: the launch of a script; the job runs its step.
 
-It hands its words, environment, folder and streams to the job (script.py), and ends with the status
-of the step; if it is terminated, the step is. If its output goes elsewhere than the script's, as in
-``srun ... | tee log``, it copies that of the ranks.
+It hands its words, environment, folder, limits and descriptors to the job (run_script.py), and ends
+with the status of the step. As srun does, it passes signals on, and waits for the end of the step.
+If its output goes elsewhere than the script's, as in ``srun ... | tee log``, it copies that of the
+ranks.
 """
 
 from __future__ import annotations
@@ -11,12 +12,22 @@ import json
 import os
 import signal
 import socket
+from contextlib import suppress
 from typing import Any
 
 from .. import records
+from ..processes import inherited
+from .handed_over import own_descriptors, read_limits
 from .launch_words import plain_words
 
 WAIT_S = 0.3
+_PASSED_ON = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 _MOST = 1 << 20
 """The bytes of a log that are read at a time."""
 
@@ -26,16 +37,18 @@ def main(words: list[str]) -> int:
 
     If the job does not run the step, this process becomes the launch as it was written.
     """
+    of_script = inherited()
     with socket.socket(socket.AF_UNIX) as job:
         try:
             job.connect(os.environ["HPCRUN_LAUNCH_SOCKET"])
         except (OSError, KeyError) as error:
             records.say(f"the job does not respond to its launch: {error}")
             return 1
-        # for the ranks, which get them from Slurm
-        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        _send(job, words)
+        caught = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
+        for number in caught:
+            signal.signal(number, lambda sent, _: _pass_on(job, sent))
+        with suppress(ConnectionError):  # the job has ended, which wait() says
+            _send(job, words, of_script)
         step = _Step(job)
         status = step.wait()
         while status is None:
@@ -44,30 +57,31 @@ def main(words: list[str]) -> int:
         step.copy(whole=True)
     if status >= 0:
         return status
-    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+    for number in caught:
         signal.signal(number, signal.SIG_DFL)
     plain = plain_words(words)
+    os.umask(of_script["umask"])
     return os.execvp(plain[0], plain)
 
 
-def _send(job: socket.socket, words: list[str]) -> None:
-    umask = os.umask(0o077)
-    os.umask(umask)
-    request = {"words": words, "env": dict(os.environ), "folder": os.getcwd(), "umask": umask}
+def _pass_on(job: socket.socket, number: int) -> None:
+    with suppress(OSError):  # the job has ended
+        job.send(bytes([number]))
+
+
+def _send(job: socket.socket, words: list[str], of_script: dict[str, Any]) -> None:
+    descriptors = own_descriptors()
+    request = {
+        "words": words,
+        "env": dict(os.environ),
+        "folder": os.getcwd(),
+        "limits": read_limits(),
+        "descriptors": list(descriptors),
+        **of_script,
+    }
     data = json.dumps(request).encode("ascii")
-    streams = []
-    for number in (0, 1, 2):
-        streams.append(number if _is_open(number) else os.open(os.devnull, os.O_RDWR))
-    socket.send_fds(job, [len(data).to_bytes(8, "big")], streams)
+    socket.send_fds(job, [len(data).to_bytes(8, "big")], list(descriptors.values()))
     job.sendall(data)
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True
 
 
 class _Step:
@@ -90,6 +104,8 @@ class _Step:
             data = self._job.recv(4096)
         except (TimeoutError, socket.timeout):  # one class since Python 3.10
             return None
+        except ConnectionError:
+            data = b""
         *lines, self._text = (self._text + data.decode("utf-8", "surrogateescape")).split("\n")
         for line in lines:
             kind, _, value = line.partition(" ")
@@ -104,7 +120,7 @@ class _Step:
                 self._folder = value
                 self._done = {}
         if not data:
-            records.say("the job ended before its launch")
+            records.say("the job has ended, and so its launch ends")
             return 1
         return None
 

@@ -10,10 +10,10 @@ wrapper.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 from .. import records
-from ..rank_environment import BATCH, GPUS, SEPARATOR
 
 EACH = "::"
 BY_TORCHRUN = ":::"
@@ -21,25 +21,6 @@ AS_IS = "--as-is"
 """The script sets the environment of its ranks itself."""
 _MODULES = "torch.distributed."
 _OUTPUT = ("-o", "-e", "--output", "--error")
-_SIZES = (
-    "GPUS",
-    "NTASKS",
-    "NPROCS",
-    "TASKS_PER",
-    "CPUS_PER",
-    "CPU_BIND",
-    "GPU_BIND",
-    "TRES",
-    "DISTRIBUTION",
-    "GRES",
-    "THREADS_PER_CORE",
-    "HINT",
-    "OVERCOMMIT",
-    "EXACT",
-    "EXCLUSIVE",
-    "EXPORT",
-)
-"""Variables of the batch script, without SLURM_, that srun takes for options of one task."""
 
 
 @dataclass(frozen=True)
@@ -76,23 +57,49 @@ def plain_words(words: list[str]) -> list[str]:
     return [*launch.srun, *launch.torchrun, *launch.program]
 
 
-def step_words(words: list[str], wrapper: list[str], *, local: bool, again: bool) -> list[str]:
+def trace_as_written(log: bytes, program: str) -> tuple[int, bytes]:
+    """Return the place of the last launch that ``set -x`` shows in a log, and what stands there.
+
+    The text is the launch as the script has it, and spaces. It is empty if no launch is shown.
+
+    Args:
+        log: the end of the log.
+        program: the path of hpcrun_launch.
+    """
+    name = re.escape(os.fsencode(program))
+    shown = list(re.finditer(rb"'?" + name + rb"'? ([^\n]*)", log))
+    if not shown:
+        return 0, b""
+    plain = os.fsencode(without_marks(os.fsdecode(shown[-1][1])))
+    return shown[-1].start(), plain.ljust(len(shown[-1][0]))
+
+
+def without_marks(line: str) -> str:
+    """Return the line of a launch as the script has it."""
+    mark = re.search(r"(?:^| )(:::?) ", line)
+    if mark is None:
+        return line
+    rest = line[mark.end() :]
+    if mark[1] == BY_TORCHRUN:
+        rest = rest.replace(f" {EACH} ", " ", 1)
+    return line[: mark.start(1)] + rest
+
+
+def step_words(launch: Launch, wrapper: list[str], added: list[str], *, local: bool) -> list[str]:
     """Return the command of the step.
 
     Args:
-        words: the words of the launch in the script.
+        launch: the words of the launch in the script.
         wrapper: starts this program.
+        added: options that srun gets besides the script's.
         local: the node is this machine.
-        again: the allocation had a step before.
     """
-    launch = split_launch(words)
-    overlap = ["--overlap"] if again else []
+    srun = [*launch.srun[:1], *added, *_without_output(launch.srun[1:])]
     # its image may have neither this program nor a Python
     if any(part.startswith("--container") for part in launch.srun):
         logs = os.path.join(records.attempt_dir(), "rank-%t")
         outputs = [f"--output={logs}.out", f"--error={logs}.err"]
-        options = [*_task_options(launch.srun), *outputs, *overlap]
-        return [*options, *launch.torchrun, *launch.program]
+        return [*srun, *outputs, *launch.torchrun, *launch.program]
     as_node = [*wrapper, "node", AS_IS, "--"]
     if launch.torchrun:
         inner = [*as_node, *_with_ranks(launch, wrapper)]
@@ -100,11 +107,9 @@ def step_words(words: list[str], wrapper: list[str], *, local: bool, again: bool
         inner = [*wrapper, "rank", "--task", AS_IS, "--", *launch.program]
     else:
         inner = [*as_node, *wrapper, "rank", "--once", AS_IS, "--", *launch.program]
-    if local:
+    if local or not launch.srun:
         return inner
-    if launch.srun:
-        return [*_task_options(launch.srun), *overlap, *inner]
-    return [*_one_task(), *inner]
+    return [*srun, *inner]
 
 
 def _with_ranks(launch: Launch, wrapper: list[str]) -> list[str]:
@@ -124,53 +129,14 @@ def _with_ranks(launch: Launch, wrapper: list[str]) -> list[str]:
     return [*torchrun[:first], *options, of_rank, *wrapper, *module, "--", *launch.program]
 
 
-def _task_options(srun: list[str]) -> list[str]:
-    """Return srun with the job's options, which the options of the script override.
-
-    The output of the ranks goes into their logs.
-    """
-    options = [srun[0], "--wait=0", "--kill-on-bad-exit=1"]
-    rest = srun[1:]
+def _without_output(options: list[str]) -> list[str]:
+    """Return options of srun without files for the output, which goes into the ranks' logs."""
+    kept = []
+    rest = list(options)
     while rest:
         option = rest.pop(0)
         if option in _OUTPUT:
             del rest[:1]
         elif not option.startswith(("--output=", "--error=")) and option[:2] not in _OUTPUT:
-            options.append(option)
-    return options
-
-
-def _one_task() -> list[str]:
-    """Return srun for one task on the node of the script.
-
-    The task has all that the script has on this node.
-    """
-    env = os.environ
-    return [
-        "srun",
-        "--overlap",
-        "--nodes=1",
-        "--ntasks=1",
-        "--ntasks-per-node=1",
-        "--cpu-bind=none",
-        "--export=ALL",
-        f"--cpus-per-task={env['SLURM_CPUS_ON_NODE']}",
-        f"--nodelist={env['SLURMD_NODENAME']}",
-        "--wait=0",
-        "--kill-on-bad-exit=1",
-    ]
-
-
-def hide_sizes() -> None:
-    """Hide the sizes of the job from the srun of one task.
-
-    ``restore_slurm`` brings the sizes back for the program of this task.
-    """
-    env = os.environ
-    of_slurm = [name for name in env if name.startswith("SLURM")]
-    chosen = [name for name in GPUS if name in env]  # srun shows a task all GPUs again
-    env[BATCH] = SEPARATOR.join(f"{name}={env[name]}" for name in of_slurm + chosen)
-    sizes = tuple(f"SLURM_{size}" for size in _SIZES)
-    for name in of_slurm:
-        if name.startswith(sizes):
-            del env[name]
+            kept.append(option)
+    return kept

@@ -17,11 +17,13 @@ import socket
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import records
+from .. import rank_environment, records, slurm_requests
 from ..job_step import JobStep
 from ..processes import (
+    IGNORED,
     Canary,
     has_ended,
     launch_program,
@@ -32,12 +34,14 @@ from ..processes import (
     wait,
 )
 from ..records import REQUEUE
-from .launch_words import hide_sizes, split_launch, step_words
+from .handed_over import MOST, limit, take_descriptors, with_limits
+from .launch_words import Launch, split_launch, step_words, trace_as_written, without_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..processes import OnSignal
+    from .handed_over import Limits
 
 SOCKET = "HPCRUN_LAUNCH_SOCKET"
 PROGRAM = "HPCRUN_LAUNCH"
@@ -45,17 +49,27 @@ ERRORS = "HPCRUN_SCRIPT_ERRORS"
 """Variables of the script: the socket, the program hpcrun_launch, and the file of its last failed
 command.
 """
+_MOST_TRACED = 64 << 10
+"""The end of the log in which a line of ``set -x`` is looked for."""
 POLL_S = 0.1
-KILL_S = 10.0
-"""The time of a step from SIGTERM to SIGKILL, if its script or its launch has ended before it."""
+KILL_S = 30.0
+"""The time of a step from SIGTERM to SIGKILL, if its script or its launch has ended before it:
+Slurm's own default (KillWait).
+"""
+
+
+@dataclass(frozen=True)
+class ScriptRules:
+    """How the job runs its script."""
+
+    managed: bool  # SIGUSR1 is the job's own warning, and not meant for the script
+    together: bool  # the first task that fails ends the others, so that the job can continue
+    srun: list[str]  # options that its srun gets in front of its own
+    added: list[str]  # variables of the ranks, NAME=VALUE
 
 
 class ScriptStep(JobStep):
-    """The step that a script launches, with the interface of ``JobStep``.
-
-    Args:
-        managed: SIGUSR1 is the job's own warning, and not meant for the script.
-    """
+    """The step that a script launches, with the interface of ``JobStep``."""
 
     def __init__(
         self,
@@ -63,13 +77,13 @@ class ScriptStep(JobStep):
         gpus: list[str],
         on_signal: OnSignal,
         tick: Callable[[], bool],
-        *,
-        managed: bool,
+        rules: ScriptRules,
     ) -> None:
         super().__init__(nodes, gpus, self._on_script_signal, self._tick_with_script)
         self._job_signal = on_signal
         self._job_tick = tick
-        self._managed = managed
+        self._rules = rules
+        self._env: dict[str, str] = {}  # of the script
         # of a short path, as sockets need: unix(7)
         self._folder = tempfile.mkdtemp(prefix="hpcrun-script-")
         self._server = socket.socket(socket.AF_UNIX)
@@ -77,17 +91,26 @@ class ScriptStep(JobStep):
         self._server.listen(4)
         self._server.setblocking(False)
         self._asker: socket.socket | None = None
-        self._words: list[str] = []
+        self._launch = Launch([], [], [])
+        self._launch_status = 0
         self._name = ""
+        self._program = ""
         self._pid = 0
         self._status = 0
         self._runs = False
+        self._limits: Limits = {}
         self._was_launched = False
         self._has_launch = False
         self._canary: Canary | None = None
         self._tick_at = 0.0
         self._signalled = False
+        self._sent_to_all: set[int] = set()
+        self._ends = False
         self._left_at: float | None = None
+
+    def prepare(self, came: int | None, *, managed: bool) -> None:
+        """Prepare the environment of the script; ``equip`` adds to that of its launch."""
+        self._env = rank_environment.prepare_script(came, managed=managed)
 
     def run(self, command: list[str], hosts: list[str]) -> int:
         """Run the script to its launch, and the step; the script waits.
@@ -99,14 +122,24 @@ class ScriptStep(JobStep):
             return self._status
         self._was_launched = True
         _tell(self._asker, f"attempt {records.attempt_dir()}")
-        words = step_words(self._words, launch_program(), local=self._local, again=again)
-        return super().run(words, hosts)
+        added = []
+        if self._rules.together:
+            added.append("--kill-on-bad-exit=1")
+        if again:
+            added.append("--overlap")
+        added += self._rules.srun
+        words = step_words(self._launch, launch_program(), added, local=self._local)
+        self.by_srun = bool(self._launch.srun) and not self._local
+        self._launch_status = super().run(words, hosts)
+        self.by_srun = not self._local
+        return self._launch_status
 
     def finish(self, status: int, *, elsewhere: bool = False) -> int:
         """Let the script continue behind its launch; return its exit status, which is the job's.
 
         Args:
-            status: the status of the last attempt.
+            status: the status of the last attempt, as the job sees it. The script gets that of its
+                launch.
             elsewhere: the next attempt has been started elsewhere. Then this script does not
                 continue, nor does the script of a requeued job.
         """
@@ -118,25 +151,33 @@ class ScriptStep(JobStep):
         if self._runs and moves_on:
             send(self._pid, signal.SIGKILL)
             self._wait_for_end()
+            self.killed_by = 0
         elif self._runs:
             self.close_streams()  # a reader of the launch's output waits for their end
-            _tell(self._asker, f"status {status}")
+            _tell(self._asker, f"status {self._launch_status}")
             self._wait_for_end()
         self._leave(0)
         if self._canary:
             self._canary.end()
-        if moves_on or record.get("signal"):
+        if moves_on:
             return status
-        failed_before_launch = self._status != 0 and not self._was_launched
-        if self._status != status or failed_before_launch:
-            of_script = {"status": self._status, "ended": time.time(), "message": self._how(status)}
-            records.write("exit", {**record, **of_script})
+        passes_on = self._was_launched and self._status == self._launch_status
+        if record.get("signal"):
+            if self._is_being_ended():
+                return self._status
+            record.update({"signal": "", "reason": ""})
+        elif not self._status and (passes_on or not self._was_launched):
+            return status  # its ranks may have stopped before their end
+        if not passes_on:
+            record["message"] = self._how()
+        if self._status != status or not passes_on:
+            records.write("exit", {**record, "status": self._status, "ended": time.time()})
         return self._status
 
-    def _how(self, launch_status: int) -> str:
+    def _how(self) -> str:
         """Return how the script ended, if the exit status of its launch does not say it."""
         if not self._status:
-            return f"{self._name} ended with status 0, its launch with {launch_status}"
+            return f"{self._name} ended with status 0, its launch with {self._launch_status}"
         place = ""
         if self._was_launched:
             place = " after its launch"
@@ -146,6 +187,8 @@ class ScriptStep(JobStep):
         line = errors[-1] if errors else ""
         failed, _, rest = line.partition(" ")
         number, _, command = rest.partition(" ")
+        if f'"${PROGRAM}" ' in command:
+            command = without_marks(command.replace(f'"${PROGRAM}" ', ""))
         where = ""
         if failed == str(self._status) and number.isdigit():
             where = f": line {number}: {command}"
@@ -173,20 +216,23 @@ class ScriptStep(JobStep):
     def _start_script(self, command: list[str]) -> None:
         if self._canary:
             self._canary.end()
-        program = os.path.join(records.attempt_dir(), "hpcrun_launch")
+        self._program = os.path.join(records.attempt_dir(), "hpcrun_launch")
         words = [*launch_program(), "ask"]
-        descriptor = os.open(program, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755)
+        descriptor = os.open(self._program, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/bash -p\nexec {" ".join(map(shlex.quote, words))} "$@"\n')
         errors = os.path.join(records.attempt_dir(), "script-errors")
-        env = {SOCKET: os.path.join(self._folder, "socket"), PROGRAM: program, ERRORS: errors}
-        self._canary = Canary(self._leave)
+        env = {SOCKET: os.path.join(self._folder, "socket"), PROGRAM: self._program, ERRORS: errors}
+        # a later one, of a running step, must not hold a pipe of the launch: its reader would wait
+        self._canary = Canary(self._leave, closes=True)
         arguments = [argument for argument in command[1:] if not argument.startswith("-")]
         path = arguments[0] if arguments else command[0]
         self._name = os.path.basename(path)
         with suppress(OSError), open(path, "rb") as script:
             self._has_launch = os.fsencode(PROGRAM) in script.read()
-        self._pid, self._status = try_start(command, {**os.environ, **env})
+        environment = {**self._env, **_of_hpcrun(), **env}
+        # as slurmstepd starts it: a script may end its group, `kill -- -$$`
+        self._pid, self._status = try_start(command, environment, own_group=True)
         self._runs = bool(self._pid)
         self._canary.guard(self._pid)
 
@@ -199,9 +245,13 @@ class ScriptStep(JobStep):
             os.rmdir(self._folder)
 
     def _end(self, status: int) -> None:
+        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended and ended.si_code != os.CLD_EXITED:
+            self.killed_by = ended.si_status
         reap(self._pid)
         self._status = status
         self._runs = False
+        self._correct_trace()  # of a launch that did not begin: its input does not exist
 
     def _wait_for_end(self) -> None:
         ended = wait([self._pid], self._on_script_signal, self._tick_and_go_on)
@@ -214,13 +264,22 @@ class ScriptStep(JobStep):
 
     def _on_script_signal(self, info: Any) -> None:
         number = info.si_signo
-        self._signalled = self._signalled or number == signal.SIGTERM
+        self._signalled = self._signalled or number in (signal.SIGTERM, signal.SIGINT)
         self._job_signal(info)
-        is_warning = number == signal.SIGUSR1 and self._managed
+        is_warning = number == signal.SIGUSR1 and self._rules.managed
         if not self._runs or is_warning:
             return
         if self._canary is None or not self._canary.heard(number):
             send(self._pid, number)
+        else:
+            self._sent_to_all.add(number)
+
+    def _start(self, command: list[str], hosts: list[str], log: str | None) -> int:
+        with with_limits(self._limits):
+            status = super()._start(command, hosts, log)
+        for pid in self._children:
+            limit(pid, self._limits)
+        return status
 
     # --- its launch ------------------------------------------------------------------------------
 
@@ -249,37 +308,56 @@ class ScriptStep(JobStep):
         except BlockingIOError:
             return None
         asker.settimeout(30)
+        streams: list[int] = []
         try:
-            size, streams, _, _ = socket.recv_fds(asker, 8, 3)
+            size, streams, _, _ = socket.recv_fds(asker, 8, MOST)
             with asker.makefile("rb") as file:
                 request = json.loads(file.read(int.from_bytes(size, "big")))
             os.chdir(request["folder"])
         except (OSError, ValueError) as error:
             records.say(f"the launch of {self._name} was not understood: {error}")
-            asker.close()
+            _close(asker, streams)
             return None
+        self._correct_trace()
         try:
-            srun = split_launch(request["words"]).srun
+            self._launch = split_launch(request["words"])
+            _check_export(self._launch.srun, request["env"].get("SLURM_EXPORT_ENV"))
         except ValueError as error:
             records.say(f"the ranks of {self._name} have no logs of their own: {error}")
             _tell(asker, "alone")
-            asker.close()
+            _close(asker, streams)
             return None
-        env = os.environ
-        ours = {name: value for name, value in env.items() if name.startswith("HPCRUN_")}
+        ours = _of_hpcrun()
         os.environ.clear()
         os.environ.update({**request["env"], **ours})
-        if not srun and not self._local:
-            hide_sizes()
-        start_with(request["umask"])
-        self._words = request["words"]
-        self.streams = tuple(streams)
+        rank_environment.equip(self._rules.added)
+        start_with(request["umask"], request["nice"])
+        if request["ignored"] and not self._launch.srun:  # Slurm's tasks ignore no signal
+            os.environ[IGNORED] = " ".join(map(str, request["ignored"]))
+        self.streams = take_descriptors(request["descriptors"], streams)
+        self._limits = request["limits"]
         asker.setblocking(False)
         copied: list[int] = []
-        if not any(part.startswith(("-o", "--output")) for part in srun):
-            copied = [number for number in (1, 2) if not _same_file(streams[number], number)]
+        if not any(part.startswith(("-o", "--output")) for part in self._launch.srun):
+            copied = [number for number in (1, 2) if not _same_file(self.streams[number], number)]
         _tell(asker, f"copy {' '.join(map(str, copied))}")
         return asker
+
+    def _correct_trace(self) -> None:
+        """Show the launch in the job's log as the script has it, where ``set -x`` has shown it.
+
+        The line keeps its place and its length: the script appends to the log.
+        """
+        with suppress(OSError):
+            path = os.readlink("/proc/self/fd/2")
+            if not path.startswith(os.path.realpath(os.environ["HPCRUN_RUN_DIR"]) + os.sep):
+                return
+            with open(path, "r+b") as log:
+                start = max(0, log.seek(0, os.SEEK_END) - _MOST_TRACED)
+                log.seek(start)
+                place, text = trace_as_written(log.read(), self._program)
+                log.seek(start + place)
+                log.write(text)
 
     def _refuse_more(self) -> None:
         """Let a second launch run without the job.
@@ -291,7 +369,7 @@ class ScriptStep(JobStep):
         except OSError:
             return
         _tell(asker, "alone")
-        asker.close()
+        asker.close()  # with it the descriptors that it has not handed over
 
     def _tick_with_script(self) -> bool:
         """End the step if its script or its launch has ended while the step runs.
@@ -300,13 +378,27 @@ class ScriptStep(JobStep):
         """
         self._refuse_more()
         now = time.monotonic()
+        was_left = self._was_left()
+        has_ended = self._has_ended()
         if self._left_at is not None:
             if now > self._left_at + KILL_S:
                 self.tell(signal.SIGKILL, to_srun=True)
-        elif not self._signalled and (self._has_ended() or self._was_left()):
+        elif (was_left or has_ended) and not self._is_being_ended():
             self._left_at = now
-            self.tell(signal.SIGTERM, to_srun=True)
+            if has_ended and self.by_srun:
+                slurm_requests.end_steps()  # a signal to srun would kill the tasks at once
+            else:
+                self.tell(signal.SIGTERM, to_srun=True)
         return self._do_tick()
+
+    def _is_being_ended(self) -> bool:
+        """Whether Slurm ends the whole job, and so the step, after SIGTERM.
+
+        With --signal=B:TERM, or scancel --batch, SIGTERM is for the script alone.
+        """
+        if self._signalled and not self._ends:
+            self._ends = self._local or slurm_requests.job().state != "RUNNING"
+        return self._ends
 
     def _has_ended(self) -> bool:
         if not self._runs:
@@ -314,19 +406,51 @@ class ScriptStep(JobStep):
         return has_ended(self._pid)
 
     def _was_left(self) -> bool:
-        """Whether hpcrun_launch has ended: only then there is something to read, the end."""
+        """Whether hpcrun_launch has ended; a signal that it got before is passed on to the step."""
+        if self._asker is None:
+            return False
         try:
-            return self._asker is not None and not self._asker.recv(1)
+            numbers = self._asker.recv(64)
         except BlockingIOError:
             return False
         except OSError:
             return True
+        for number in numbers:
+            has_it = not self.by_srun and number in self._sent_to_all
+            self._sent_to_all.discard(number)
+            if not has_it and not self._is_being_ended():
+                self.tell(number, to_srun=True)
+        return not numbers
+
+
+def _check_export(srun: list[str], export: str | None) -> None:
+    """Check that srun passes the variables of the job on to its tasks.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not srun or not export or "ALL" in export.split(","):
+        return
+    if not any(option.startswith("--export") for option in srun):
+        raise ValueError(f"SLURM_EXPORT_ENV={export} keeps the variables of the job from srun")
+
+
+def _of_hpcrun() -> dict[str, str]:
+    """Return hpcrun's own variables."""
+    return {name: value for name, value in os.environ.items() if name.startswith("HPCRUN_")}
 
 
 def _tell(asker: socket.socket | None, line: str) -> None:
     with suppress(OSError):  # hpcrun_launch may have ended
         if asker:
             asker.sendall(f"{line}\n".encode("utf-8", "surrogateescape"))
+
+
+def _close(asker: socket.socket, streams: list[int]) -> None:
+    """Close a launch that the job does not run, and its streams: their readers wait for the end."""
+    asker.close()
+    for descriptor in streams:
+        os.close(descriptor)
 
 
 def _same_file(one: int, other: int) -> bool:

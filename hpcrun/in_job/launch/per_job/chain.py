@@ -15,19 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import records, slurm_requests
+from .repeated_failure import AT_ONCE_S, TAIL
 from .why_ended import FAILURE, IDLE
 
 LINK = "link-"
 STOPPED = "stopped"
 PROGRESS = "progress"
 """The names in the folder: ``link-2`` has the job of the second link."""
-AT_ONCE_S = 120.0
-"""A program that fails within this time has hardly begun: it takes as long to load a model and a
-first batch.
-"""
 WALK_S = 5.0
 MOST_RANKS = 16
-TAIL = 64 << 10
 _STEP = re.compile(rb'"step": (\d+)')
 
 

@@ -11,12 +11,15 @@ folder.
 * job_nodes.py: the nodes of the step
 * step_monitor.py: the step, while it runs
 * postmortem.py, why_ended.py: why it ended, and what follows
+* repeated_failure.py: whether the next attempt would fail in the same way
 * exit_record.py: what is recorded of its end
 """
 
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -29,6 +32,7 @@ from .job_arguments import parse_options
 from .job_nodes import JobNodes, ask_nodes
 from .message_events import Messages
 from .postmortem import Postmortem
+from .repeated_failure import why_not_retried
 from .step_monitor import StepMonitor
 from .why_ended import FAILURE, IDLE, OWN_END, Ended, final_status, what_next, why_not_continued
 
@@ -54,6 +58,7 @@ def main(arguments: list[str]) -> int:
     except OSError as error:  # the quota is used up
         status = job.refuse(f"it cannot use its run's folder: {error}")
     job.tidy()
+    job.end_as_script()
     return status
 
 
@@ -90,7 +95,7 @@ class Job:
             return self.refuse(f"started once more than --requeue {options.requeue} allows")
         if options.requeue and self._requeues == options.requeue and not options.is_local:
             slurm_requests.requeue_no_more()  # Slurm's own requeues count, too
-        rank_environment.prepare(options.came, managed=options.is_managed, as_is=options.script)
+        self._monitor.step.prepare(options.came, managed=options.is_managed)
         os.environ[rank_environment.SAMPLE] = f"{options.sample_s:g}"
         self._choose_rendezvous()
         if not options.is_local:
@@ -118,6 +123,17 @@ class Job:
         """
         self._monitor.end_helpers()
         rank_environment.tidy()
+
+    def end_as_script(self) -> None:
+        """End by the signal that has ended a person's script, which Slurm then shows, too."""
+        number = self._monitor.step.killed_by
+        if not number or self._options.is_local:
+            return
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
 
     def refuse(self, message: str) -> int:
         """Say why the job cannot run, in its log and its record; return its exit status."""
@@ -244,6 +260,11 @@ class Job:
         if why == records.NODE_FAILURE or self._options.exclude_bad_nodes:
             self._nodes.left_out += failed_nodes
         how, obstacle = self._choose_continuation(why, failed_nodes)
+        if why == FAILURE and how != OVER and not problem:
+            problem = why_not_retried(ended.first_failed)
+            if problem:
+                records.say(problem)
+                how = OVER
         signalled = self._monitor.signalled
         if how == RESTART:
             self._report_end(why, "restarted in this allocation")

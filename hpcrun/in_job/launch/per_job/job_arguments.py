@@ -11,7 +11,9 @@
 --retry-on-failure, --exclude-bad-nodes
 --preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
 --stage NAME/SRC data that is copied onto each node first: stage.py
---script         the command is a person's script, and the step is what it launches: script.py
+--script         the command is a person's script, and the step is what it launches: run_script.py
+--srun=OPTION    an option of the script's srun, which its own options override
+--add NAME=VALUE a variable of the ranks of a script, which the script itself does not get
 --sample S       seconds between two samples of the use of each node; 0 for none
 --cancel-idle S  the job ends if all of its GPUs are idle for so long
 """
@@ -47,6 +49,8 @@ class JobOptions(Namespace):
     preflight: bool
     stage: list[str]
     script: bool
+    srun: list[str]
+    add: list[str]
     sample: float
     cancel_idle: float
 
@@ -88,7 +92,8 @@ def parse_options(arguments: list[str]) -> JobOptions:
         parser.add_argument(name, type=int)
     for name in ("--requeue", "--restarts", "--spares"):
         parser.add_argument(name, type=int, default=0)
-    parser.add_argument("--stage", action="append", default=[])
+    for name in ("--stage", "--srun", "--add"):
+        parser.add_argument(name, action="append", default=[])
     for name in ("--gpus", "--within"):
         parser.add_argument(name, default="")
     parser.add_argument("--sample", type=float, default=rank_environment.SAMPLE_S)
@@ -103,6 +108,12 @@ def step_of(options: JobOptions, on_signal: OnSignal, tick: Callable[[], bool]) 
     gpus = options.gpus.split(";") if options.gpus else []
     if not options.script:
         return JobStep(options.nodes, gpus, on_signal, tick)
-    from ..batch.run_script import ScriptStep  # few jobs run a person's script
+    from ..batch.run_script import ScriptRules, ScriptStep  # few jobs run a person's script
 
-    return ScriptStep(options.nodes, gpus, on_signal, tick, managed=options.is_managed)
+    how = ScriptRules(
+        managed=options.is_managed,
+        together=options.retry_on_failure or options.restarts > 0,
+        srun=options.srun,
+        added=options.add,
+    )
+    return ScriptStep(options.nodes, gpus, on_signal, tick, how)

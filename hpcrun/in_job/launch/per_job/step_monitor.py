@@ -202,10 +202,10 @@ class StepMonitor:
         records.say(f"{message}; --cancel-idle or the profile's cancel_idle sets the limit")
         # SIGKILL may come first
         write_exit(records.TERM_STATUS, signalled=False, why=IDLE, message=message, within_s=0)
-        if self._options.is_local:
-            self.step.tell(signal.SIGTERM)
-        else:
+        if self.step.by_srun:
             problem = slurm_requests.end_steps()
             if problem:
                 records.say(problem)
+        else:
+            self.step.tell(signal.SIGTERM, to_srun=True)
         self._give_up_at = min(self._give_up_at, now + IDLE_S)

@@ -237,6 +237,7 @@ def test_a_job_on_hidden_nodes_must_say_its_gpus(tmp_path: Path) -> None:
 def test_the_nodes_of_a_partition_are_its_own_number_where_they_are_hidden(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="3 nodes are more than the 2 that partition gpu gives"):
         settled(tmp_path, HIDDEN, gpus="3", nodes=3, partition="gpu")
+    settled(tmp_path, HIDDEN, gpus_per_node="1", nodes="2-3", partition="gpu")
 
 
 def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hpcrun.actions.jobs.prepare import Prepared, choose_profile, prepare
 from hpcrun.errors import HpcrunError, PlanError, ProfileError, UsageError
 from hpcrun.job.resources.cpus_memory_time import Machine
+from hpcrun.job.text.quoting import job_name_from
 from hpcrun.machine.command_log import logged_to
 from hpcrun.profiles.config import Config
 from hpcrun.views.plan_text import plan_lines, prepared_lines
@@ -161,7 +162,10 @@ def test_a_mistake_of_the_profile_s_own_is_a_profile_error(text: str, tmp_path: 
 def test_what_is_wrong_with_a_variable_is_a_note_of_the_plan(tmp_path: Path) -> None:
     write(tmp_path / "own/profiles/site.yaml", "extends: l40s\nenv: {NCCL_P2P_LEVEL: NVL}\n")
     notes = prepared(tmp_path, gpus="2", env_=["NCCL_TIMEOUT=7200", "MY_OWN=1"]).plan.notes
-    assert [note.partition(":")[0] for note in notes] == ["NCCL_P2P_LEVEL=NVL", "NCCL_TIMEOUT=7200"]
+    assert [note.partition(": ")[0] for note in notes] == [
+        "NCCL_P2P_LEVEL=NVL (profile site)",
+        "NCCL_TIMEOUT=7200 (--env)",
+    ]
     assert "turns direct transfers off" in notes[0]
 
 
@@ -193,11 +197,10 @@ def test_one_s_own_template_is_used(tmp_path: Path) -> None:
     assert prepared(tmp_path).script == "#!/bin/bash\necho train\n"
 
 
-NO_EFFECT = " of --env or the profile has no effect: hpcrun sets it to "
+NO_EFFECT = " (--env): no effect: hpcrun sets it to "
 OF_GPUS = (
     "a job without GPUs on partition theirs, whose nodes have 4 GPUs; choose another with "
-    "-p "
-    "PARTITION"
+    "--partition"
 )
 
 
@@ -215,7 +218,7 @@ OF_GPUS = (
             {},
             ["OMP_NUM_THREADS=9"],
             {},
-            "OMP_NUM_THREADS=9 is set by --env or the profile, but a rank has 1 CPUs",
+            "OMP_NUM_THREADS=9 (--env): a rank has 1 CPU",
         ),
         ({"OMP_NUM_THREADS": "1"}, None, {}, None),
         ({}, ["OMP_NUM_THREADS=1"], {}, None),
@@ -401,3 +404,29 @@ def test_a_submission_leaves_out_the_failed_nodes(
     assert any(
         "excludes a-1, a-2, which failed in the last 24 hours" in note for note in plan.notes
     ) == bool(excluded)
+
+
+@pytest.mark.parametrize("given", ["my job", "47", "last"])
+@pytest.mark.parametrize("head", [None, "#SBATCH -J '{}'\n#SBATCH --dependency=singleton\n"])
+def test_slurm_has_the_name_as_given_and_the_run_one_made_from_it(
+    given: str, head: str | None, tmp_path: Path
+) -> None:
+    if head is None:
+        plans = [prepared(tmp_path, name=given).plan]
+        plans.append(prepared(tmp_path, env={"SBATCH_JOB_NAME": given}).plan)
+    else:
+        write(tmp_path / "x.sbatch", f"#!/bin/bash\n{head.format(given)}python train.py\n")
+        plans = [prepared(tmp_path, script="x.sbatch").plan]
+    for plan in plans:
+        assert plan.directive("job-name") == given
+        assert plan.name == job_name_from(given)
+        assert sum("the run's name is" in note for note in plan.notes) == 1
+
+
+def test_the_preflight_of_a_script_whose_launch_decides_the_ranks_starts_one(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "x.sbatch", "#!/bin/bash\n#SBATCH -N 2\nmpirun python x.py\n")
+    job = prepared(tmp_path, script="x.sbatch", preflight="first")
+    assert 'programs/preflight/node.py" 1 0 ' in job.script
+    assert "its script decides the ranks" in job.script

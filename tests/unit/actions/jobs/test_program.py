@@ -246,6 +246,37 @@ def test_nodes_without_any_number_of_gpus_are_still_refused(
         find_program(inputs, caller)
 
 
+@pytest.mark.parametrize(
+    ("words", "says", "hint"),
+    [
+        (["s44.sbatch"], "s44.sbatch is neither a file here nor", "did you mean s4.sbatch?"),
+        (["trian.py"], "there is no script trian.py", "did you mean train.py?"),
+        (["bash", "trian.sh"], "there is no script trian.sh", None),
+    ],
+)
+def test_a_missing_program_is_said_before_anything_is_asked(
+    words: list[str], says: str, hint: str | None, tmp_path: Path
+) -> None:
+    write(tmp_path / "s4.sbatch", "#!/bin/bash\n#SBATCH -N 2\n")
+    write(tmp_path / "train.py", "")
+    caller = on_cluster(tmp_path, [FOUR_A100, EIGHT_H100])
+    script, *arguments = words
+    for size in ({}, {"gpus": "1"}):
+        inputs = read_inputs(request(script, args=arguments, **size), "detected", caller)
+        with pytest.raises(UsageError, match=says) as refused:
+            find_program(inputs, replace(caller, choose=None))
+        if hint:
+            assert refused.value.hint == hint
+
+
+def test_the_program_of_an_image_or_of_a_module_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    caller = replace(on_cluster(tmp_path, [FOUR_A100, EIGHT_H100]), choose=None)
+    for asked in ({"load": ["cuda"]}, {"container": "docker://a"}):
+        inputs = read_inputs(request("theirs", gpus="1", **asked), "detected", caller)
+        with pytest.raises(UsageError, match="choose a GPU type"):
+            find_program(inputs, caller)
+
+
 def test_each_role_has_its_program_as_the_job_calls_it(tmp_path: Path) -> None:
     program(tmp_path / "serve", "#!/bin/sh\n")
     write(tmp_path / "train.py", "")

@@ -169,7 +169,7 @@ def test_no_second_run_writes_the_checkpoints_of_a_family_of_which_one_runs(
 def test_a_run_that_may_have_been_requeued_is_not_repeated(tmp_path: Path) -> None:
     store = family(tmp_path)
     store.save_status(SECOND, LastStatus("FAILED", 900.0, final=True))
-    store.save(replace(store.load(SECOND), cluster="beta"))
+    store.change(store.load(SECOND), cluster="beta")
     with pytest.raises(PlanError, match=f"{SECOND}: it ended as FAILED, but may have been"):
         check_over(store.load(FIRST), (), ports(store, Runs(), 1000.0))
 
@@ -185,7 +185,7 @@ def test_after_a_run_those_have_ended_for_which_it_waits(tmp_path: Path) -> None
     for run_id in (FIRST, SECOND):
         store.save_status(run_id, LastStatus("PENDING", 900.0))
     wait = {"run_id": FIRST, "job_id": "1", "condition": "any", "over": False}
-    store.save(replace(store.load(SECOND), after=[wait]))
+    store.change(store.load(SECOND), after=[wait])
     check_over(store.load(SECOND), (After("2"),), ports(store, Runs(), 1000.0))
 
 

@@ -53,6 +53,18 @@ def test_a_run_is_meant_by_its_id_or_job_id_or_name_or_a_part(
         assert (found.run.run_id, found.note) == (run_id, None), word
 
 
+def test_a_run_is_meant_by_the_name_that_its_job_has_in_slurm(store: RunStore) -> None:
+    plan = {"directives": [["job-name", "my job"]]}
+    store.create(run("20260103-000000-my-job-dddd", job_id="103", plan=plan), "")
+    assert find_run("my job", store).run.job_id == "103"
+    with pytest.raises(NotFoundError):
+        find_run("my/job", store)
+    store.create(run("20260103-000000-job-47-eeee", job_id="104"), "")
+    with pytest.raises(NotFoundError) as refused:  # digits are the id of a job
+        find_run("47", store)
+    assert refused.value.hint == "did you mean job-47?"
+
+
 def test_an_ambiguous_word_lists_its_candidates(store: RunStore) -> None:
     with pytest.raises(UsageError, match="matches 2 runs") as refused:
         find_run("20260102-", store)

@@ -36,6 +36,7 @@ def test_what_is_no_list_of_its_ranks_is_refused() -> None:
     with pytest.raises(NotFoundError, match="the job has no rank 4") as refused:
         parse_ranks("0-4", 4)
     assert refused.value.hint == "its ranks are 0 to 3"
+    assert parse_ranks("99", 0) == (99,)  # only the launch of a script decides how many it has
 
 
 def test_whose_a_line_is_must_be_said_where_several_ranks_may_speak() -> None:
@@ -56,6 +57,25 @@ def test_a_job_that_failed_before_its_ranks_began_shows_the_batch_script_s_words
     assert finished_logs(tmp_path, LogChoice()) == []  # its rank had nothing to say
     log.write_text("hello\n")
     assert [item.source for item in finished_logs(tmp_path, LogChoice())] == ["rank 0"]
+
+
+def test_the_output_of_a_script_is_shown_while_its_ranks_have_none(tmp_path: Path) -> None:
+    choice = LogChoice(script="x.sbatch")
+    write(tmp_path / choice.batch_log, "of the script\n")
+    log = begin(tmp_path, 0, "")
+    assert [item.source for item in finished_logs(tmp_path, choice)] == ["x.sbatch"]
+    rounds = iter((False, True))
+
+    def is_over() -> bool:
+        ended = next(rounds)
+        if ended:
+            log.write_text("of the rank\n")
+        return ended
+
+    followed = follow_logs(tmp_path, choice, lines=None, is_over=is_over)
+    shown = [(item.source, text) for item, text in followed]
+    assert shown == [("x.sbatch", "of the script\n"), ("rank 0", "of the rank\n")]
+    assert [item.source for item in finished_logs(tmp_path, choice)] == ["rank 0"]
 
 
 @pytest.mark.parametrize(

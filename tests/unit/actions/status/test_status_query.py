@@ -172,7 +172,7 @@ def test_a_submission_that_ends_after_its_record_was_read_costs_no_query_of_its_
     store.create(record, "")
 
     def ends(folder: Path, created_s: float, now_s: float) -> Sending:
-        store.save(replace(record, job_id="4711"))
+        store.change(record, job_id="4711")
         return Sending.ENDED
 
     monkeypatch.setattr(status_query, "submission_progress", ends)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from hpcrun.actions.hooks import Elsewhere
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
-from hpcrun.errors import PlanError, SchedulerError
+from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.features.dev import PROGRAM, dev_run
+from hpcrun.features.dev.command import DevHooks
 from hpcrun.features.dev.dev_run import DevRun
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.machine.process import Completed, run_command
@@ -192,3 +194,20 @@ def test_a_job_that_refuses_is_not_waited_for(node: Node) -> None:
     context = Context({"HPCRUN_RUNS": str(node.folder.parent)}, node.folder)
     with pytest.raises(PlanError, match="there is no sshd on n1, and job 4711 ends"):
         DevRun(context, RUN_ID, 0).wait_until_ready()
+
+
+@pytest.mark.parametrize(
+    "words", [["dev"], ["dev", "--ssh", "--help"], ["dev", "--code", "--dry-run"]]
+)
+def test_a_shell_and_a_plan_are_made_by_the_other_machine_alone(words: list[str]) -> None:
+    def document(_: Sequence[str]) -> dict[str, Any]:
+        raise AssertionError("a run is looked for")
+
+    there = Elsewhere("far", document, list)
+    assert DevHooks().run_partly_here(words, there) is None
+
+
+def test_the_way_to_a_run_needs_no_json() -> None:
+    there = Elsewhere("far", lambda _: {}, list)
+    with pytest.raises(UsageError, match="--json"):
+        DevHooks().run_partly_here(["dev", "--jupyter", "--json"], there)

@@ -86,11 +86,25 @@ def made(
     return folder
 
 
-def look(runs: RunStore, by: str = "name", accounted: tuple[str, ...] = ()) -> History:
+def look(
+    runs: RunStore, by: str = "name", accounted: tuple[str, ...] = (), words: tuple[str, ...] = ()
+) -> History:
     found, jobs = ports(runs, Idle(), NOW), parse_accounted("\n".join(accounted), NOW)
     return get_history(
-        found, by=by, since_s=NOW - 1000 * HOUR, rules=lambda: load_rules([]), accounted=jobs
+        found,
+        by=by,
+        since_s=NOW - 1000 * HOUR,
+        rules=lambda: load_rules([]),
+        accounted=jobs,
+        words=words,
     )
+
+
+def test_a_filter_counts_the_runs_with_its_words_alone(runs: RunStore) -> None:
+    folder = made(runs, -10, {"state": "COMPLETED"})
+    attempt(folder, -9, -8, 0)
+    assert look(runs, words=("completed",)).total.gpu_hours == 4
+    assert look(runs, words=("!completed",)).runs == 0
 
 
 def test_each_attempt_of_a_requeued_run_counts_and_failed_ones_are_lost(runs: RunStore) -> None:

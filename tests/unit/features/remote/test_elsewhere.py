@@ -15,8 +15,9 @@ import pytest
 
 from hpcrun.errors import SchedulerError
 from hpcrun.features.remote import ATTACHED, TypedHost, on_host
-from hpcrun.features.remote.connection import Connection, Remote, copy_after, remember
+from hpcrun.features.remote.connection import Connection, Remote, copy_after
 from hpcrun.features.remote.from_host import FromHost
+from hpcrun.features.remote.login import remember
 from hpcrun.views.text import written_line
 
 

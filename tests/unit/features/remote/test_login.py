@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.errors import PlanError
 from hpcrun.features.remote import login
-from hpcrun.features.remote.connection import Connection, Remote, remember
-from hpcrun.features.remote.login import check_logins
+from hpcrun.features.remote.connection import Connection, Remote
+from hpcrun.features.remote.login import check_logins, remember
 from hpcrun.machine.process import Completed
 from hpcrun.version import __version__
 
@@ -77,3 +78,10 @@ def test_rsync_here_is_checked_where_a_host_is_known(
 
 def test_without_a_known_host_nothing_is_checked() -> None:
     assert check_logins() == []
+
+
+def test_a_machine_without_ssh_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Connection, "is_alive", lambda _: False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PlanError, match="this machine has none"):
+        login.connect("far")

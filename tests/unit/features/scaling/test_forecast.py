@@ -116,7 +116,7 @@ def test_overhead_and_tokens_change_the_efficiency() -> None:
     (two,) = rows(work, "fixed", 2)
     assert two.efficiency == pytest.approx(0.5, abs=0.1)
     assert two.concerns[0] == "little work"
-    work = MeasuredTraining(samples=10**6, batch_size=64, epoch_s=600.0, tokens_per_sample=512)
+    work = MeasuredTraining(samples=10**6, batch_size=64, epoch_s=2400.0, tokens_per_sample=512)
     assert rows(work, "fixed", 4)[0].efficiency > 0.65
     assert rows(replace(work, tokens_per_sample=1), "fixed", 4)[0].efficiency < 0.4
 

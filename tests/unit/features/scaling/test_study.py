@@ -253,6 +253,17 @@ def test_logs_say_what_was_not_noted(store: RunStore) -> None:
     assert measure(store, step=r"epoch=(\d+)") == kept  # nothing else is left of a removed run
 
 
+def test_a_log_with_the_usual_metrics_is_read_as_hpcrun_metrics_reads_it(store: RunStore) -> None:
+    folder = end(store, TWO)
+    attempt(folder, 0, 100.0, 150.0, {})
+    (folder / "elements/0/attempts/0/rank-0.out").write_text(
+        "step 10 loss=0.50 val_acc=0.71\nstep 20 loss=0.25 val_acc=0.82\n"
+    )
+    point = measure(store)[1]
+    assert [(epoch.accuracy, epoch.loss) for epoch in point.epochs] == [(0.82, 0.25)]
+    assert (point.source, point.total_s) == ("elapsed", 50.0)
+
+
 def test_a_run_whose_end_is_unknown_for_good_is_over() -> None:
     item = RunStatus(run(TWO), Path("/runs"), LastStatus("UNKNOWN", 2000.0), lost=True)
     assert StudyRun(POINTS[1], TWO, item).over is True

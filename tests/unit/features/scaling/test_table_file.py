@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from hpcrun.errors import UsageError
+from hpcrun.features.scaling.sentences import answer_lines
 from hpcrun.features.scaling.series import build_series
-from hpcrun.features.scaling.table_file import (
-    COLUMNS,
-    Table,
-    contradictions,
-    load_table,
-    parse_table,
-)
+from hpcrun.features.scaling.study_report import make_report, study_options
+from hpcrun.features.scaling.table_cells import cell_number, cell_size
+from hpcrun.features.scaling.table_claims import contradictions
+from hpcrun.features.scaling.table_columns import COLUMNS
+from hpcrun.features.scaling.table_file import Table, load_table, parse_table
+from hpcrun.features.scaling.table_words import header_meaning
 
 SEEDS = Path(__file__).parents[3] / "data" / "seeds"
 
@@ -249,3 +252,176 @@ def test_the_speed_up_of_a_weak_study_does_not_follow_from_its_times() -> None:
     assert contradictions(found.claims, build_series(found.points, weak=True)) == ()
     (contradiction,) = contradictions(found.claims, build_series(found.points))
     assert contradiction.what == "speedup"
+
+
+PUBLISHED = YAML(typ="safe").load(SEEDS.parent / "published_tables.yaml")
+
+
+@pytest.mark.parametrize("case", PUBLISHED, ids=[case["name"] for case in PUBLISHED])
+def test_a_table_is_read_as_it_was_published(case: dict[str, Any]) -> None:
+    speedups: dict[str, dict[int, float]] = {}
+    for each in build_series(table(case["text"]).points):
+        rows = {row.gpus: row.speedup.mean for row in each.sizes}
+        speedups[each.name] = {gpus: rows[gpus] for gpus in case["gives"].get(each.name, rows)}
+    expected = {name: pytest.approx(gives, abs=0.001) for name, gives in case["gives"].items()}
+    assert speedups == expected
+
+
+def remark(text: str) -> str:
+    (only,) = table(text).remarks
+    return only.removeprefix("runs.csv: ")
+
+
+def test_one_line_says_what_was_read_and_what_was_not() -> None:
+    assert remark("|# GPUs|Tok/s/GPU|MFU|\n|--|--|--|\n|1|10|40|\n|2|9|38|\n") == (
+        "read: # GPUs as gpus, Tok/s/GPU as samples_per_s times the GPUs; not read: MFU"
+    )
+
+
+def test_a_row_that_failed_is_left_out_and_named() -> None:
+    found = table("|GPUs|img/s|\n|--|--|\n|1|100|\n|2|190|\n|4|OOM|\n")
+    assert [point.gpus for point in found.points] == [1, 2]
+    assert found.remarks[-1] == "runs.csv:5: left out: img/s 'OOM'"
+
+
+@pytest.mark.parametrize("cell", ["4,450", "12,46"])
+def test_a_comma_in_a_number_is_refused_where_semicolons_separate(cell: str) -> None:
+    assert f"column Time (s): {cell!r}: the comma" in refused(f"GPUs;Time (s)\n1;{cell}\n2;6\n")
+
+
+def test_rows_that_differ_in_a_text_get_no_verdict() -> None:
+    found = table("|GPUs|Best config|tok/s|\n|--|--|--|\n|1|TP1|10|\n|2|TP2|19|\n|4|TP2 DP2|35|\n")
+    report = make_report(found.points, study_options([], **UNSTUDIED))
+    answer, doubt = answer_lines(report)
+    assert answer.text == "No answer: the rows differ in more than their size."
+    assert doubt.text.startswith("with 1 GPU Best config TP1, with 2 Best config TP2;")
+
+
+UNSTUDIED: dict[str, Any] = {"name": "t", "weak": None, "warmup": None, "min_efficiency": 65}
+
+
+@pytest.mark.parametrize(
+    "labels", [("TP=1", "TP=2", "TP=4"), ("single GPU", "DDP x2", "DDP x4"), ("A", "A", "A")]
+)
+def test_a_text_that_repeats_the_size_takes_no_verdict(labels: Sequence[str]) -> None:
+    first, second, third = labels
+    rows = f"|{first}|1|10|\n|{second}|2|19|\n|{third}|4|36|\n"
+    found = table(f"|Setup|GPUs|tok/s|\n|--|--|--|\n{rows}")
+    assert {point.conditions for point in found.points} == {""}
+
+
+@pytest.mark.parametrize(
+    ("header", "column"),
+    [
+        ("Training time (s/1 epoch)", "epoch_time"),
+        ("Time/epoch (min)", "epoch_time"),
+        ("sec/epoch", "epoch_time"),
+        ("Wall-clock hours", "time"),
+        ("ms/step", "step_time"),
+        ("it/s", "steps_per_s"),
+        ("Throughput (QPS)", "samples_per_s"),
+        ("Per-GPU batch", "batch_per_gpu"),
+        ("batch_size_per_gpu", "batch_per_gpu"),
+        ("GlobalBatchSize", "batch_size"),
+        ("# of H100 GPUs", "gpus"),
+        ("Speedup vs. 1 GPU", "speedup"),
+        ("GPU hours", "gpu_hours"),
+        ("Tokens/sec (decode, batch=32)", "samples_per_s"),
+        ("Time (communication)", None),
+        ("Communication time (s)", None),
+        ("Ideal speedup", None),
+        ("Bandwidth (GB/s)", None),
+        ("TFLOP/s/GPU", None),
+        ("GlobalBatchSize (T)", None),
+        ("Latency (ms)", None),
+        ("Cost/hour", None),
+    ],
+)
+def test_a_header_is_read_only_if_every_word_is_understood(header: str, column: str | None) -> None:
+    meaning = header_meaning(header)
+    assert (meaning and meaning.quantity) == column
+
+
+@pytest.mark.parametrize(
+    ("cell", "number", "unit"),
+    [
+        ("2.5M tok/s", 2.5e6, "tok/s"),
+        ("**92.9 %**", 92.9, "%"),
+        ("4,872 ± 33", 4872, ""),
+        ("~3.5×", 3.5, "×"),
+        ("7.2x (90 %)", 7.2, "x"),
+        ("1.2k", 1200, ""),
+    ],
+)
+def test_a_number_may_have_a_scale_an_error_a_unit_and_a_remark(
+    cell: str, number: float, unit: str
+) -> None:
+    value = cell_number(cell)
+    assert value is not None
+    assert float(value.text) == pytest.approx(number)
+    assert value.unit == unit
+
+
+@pytest.mark.parametrize("cell", ["0,124", "12,46", "1 / 2 / 4", "15ms / 20ms", "fast", "3-4x"])
+def test_a_cell_that_is_more_or_less_than_a_number_is_none(cell: str) -> None:
+    assert cell_number(cell) is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "gpus", "nodes"),
+    [
+        ("1,024", 1024, None),
+        ("4x V100", 4, None),
+        ("4*8", 32, 4),
+        ("2S - 8GPU", 8, 2),
+        ("16 (2 nodes)", 16, 2),
+        ("2 nodes (16 GPUs)", 16, 2),
+        ("8 × A100-80GB", 8, None),
+        ("Single GPU", 1, None),
+        ("8 H100", 8, None),
+    ],
+)
+def test_a_size_is_read_as_people_write_it(cell: str, gpus: int, nodes: int | None) -> None:
+    size = cell_size(cell)
+    assert size is not None
+    assert (size.gpus, size.nodes) == (gpus, nodes)
+
+
+def test_a_wide_table_without_a_unit_is_asked_for_it_and_read_with_it() -> None:
+    rows = "|1 GPU|8 GPUs|\n|--|--|--|\n|A|100|700|\n|B|50|200|\n"
+    assert "does not say what its numbers are" in refused(f"|Model{rows}")
+    found = build_series(table(f"|Model (img/s){rows}").points)
+    assert {each.name: each.rows[-1].speedup.mean for each in found} == {"A": 7, "B": 4}
+
+
+def test_nodes_become_gpus_with_their_number_on_a_node() -> None:
+    text = "|Nodes|Time (min)|\n|--|--|\n|1|60|\n|2|33|\n"
+    assert refused(text) == "runs.csv: there is no column gpus"
+    points = parse_table(text, "runs.csv", gpus_per_node=4).points
+    assert [(point.gpus, point.nodes) for point in points] == [(4, 1), (8, 2)]
+
+
+def test_the_time_of_a_step_counts_with_the_batch() -> None:
+    head = "|GPUs|Batch/GPU|Step time (ms)|\n|--|--|--|\n"
+    (series,) = build_series(table(f"{head}|1|32|100|\n|4|32|110|\n").points)
+    assert series.rows[-1].speedup.mean == pytest.approx(4 / 1.1)
+    assert "no column is a time" in refused("GPUs,Step time (ms)\n1,100\n4,110\n")
+
+
+def test_two_columns_of_one_quantity_must_agree() -> None:
+    differing = refused("GPUs,img/s,tok/s\n1,10,1000\n2,19,1500\n")
+    assert "columns 'img/s' and 'tok/s' are both samples_per_s, and differ" in differing
+    assert len(table("GPUs,img/s,tok/s\n1,10,1000\n2,19,1900\n").points) == 2
+
+
+def test_a_table_is_found_in_the_text_around_it() -> None:
+    text = "# Guide\n\nSome | prose.\n\n| Option | Default |\n|--|--|\n| lr | 1 |\n\n"
+    found = table(f"{text}| GPUs | img/s |\n|--|--|\n| 1 | 100 |\n| 2 | 190 |\n\nMore, prose.\n")
+    assert [point.gpus for point in found.points] == [1, 2]
+    two = "| GPUs | img/s |\n|--|--|\n| 1 | 100 |\n\n"
+    assert refused(two * 2) == "runs.csv: several tables: they begin in lines 1, 5"
+
+
+def test_a_report_names_what_a_rate_counts() -> None:
+    (series,) = build_series(table("GPUs,tok/s\n1,10\n2,19\n").points)
+    assert series.basis_words == "tokens per second"

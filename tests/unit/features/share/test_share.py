@@ -19,6 +19,7 @@ from hypothesis import example, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
+from hpcrun.actions.jobs.git import WorkTree
 from hpcrun.features.share.drawings import Bar, line_chart, time_line
 from hpcrun.features.share.gather_page import AttemptSpan, SharedRun, gather
 from hpcrun.features.share.page import MOST_BYTES, share_page
@@ -303,7 +304,14 @@ def test_a_sweep_and_one_of_its_elements(tmp_path: Path) -> None:
         "FAILED (1)",
         "element 1: rank 0, stderr",
     )
-    one = ("train/2", "element 2", "lr=2", "--lr 1e-3 --lr 2", "last 0.6 at step 4", "COMPLETED")
+    one = (
+        "train/2",
+        f"{RUN_ID}, element 2",
+        "lr=2",
+        "--lr 1e-3 --lr 2",
+        "last 0.6 at step 4",
+        "COMPLETED",
+    )
     page(tmp_path, *one, element=2)
 
 
@@ -547,6 +555,21 @@ def test_a_record_of_another_version(tmp_path: Path) -> None:
     }
     made(tmp_path, plan={**plan, "memory_mb": [], "notes": {}})
     page(tmp_path, "2 nodes × 2 GPUs")
+
+
+def test_a_damaged_request_is_named_and_the_rest_is_shown(tmp_path: Path) -> None:
+    made(tmp_path, request={**REQUEST, "nodes": "many"})
+    shared = gathered(tmp_path)
+    assert shared.command == ()
+    assert "request in the run's record is damaged" in shared.missing[0]
+    page(tmp_path, RUN_ID, "Not complete: the request", "damaged")
+
+
+def test_the_commit_of_code_that_was_not_copied_is_said(tmp_path: Path) -> None:
+    tree = WorkTree(Path("/src"), "0123456789abcdef", 2)
+    made(tmp_path, code=tree.record())
+    commit = "commit 0123456789ab of /src and 2 changed files"
+    page(tmp_path, "the job ran the files themselves", commit)
 
 
 def test_an_attempt_that_was_restarted_in_place_was_not_requeued() -> None:

@@ -147,6 +147,17 @@ def test_what_a_run_wrote_last_stands_before_its_nodes_unless_it_is_silent() -> 
     assert info(silent, "step=3").startswith("silent 12 min")
 
 
+def test_the_arguments_that_set_a_run_apart_stand_first() -> None:
+    runs = []
+    for number in (1, 2):
+        made = run(
+            f"2026010{number}-030405-train-0a1b", request={"script": "t", "args": [f"lr={number}"]}
+        )
+        runs.append(RunStatus(made, Path("/runs"), LastStatus("RUNNING", 0.0, hosts="n1")))
+    shown = [cells(row, 0, 0.0, is_open=False)["info"] for row in run_rows(runs, {})]
+    assert shown == ["lr=1, n1", "lr=2, n1"]
+
+
 def test_of_a_failed_run_the_exception_comes_first() -> None:
     failed = item("a", "FAILED", cause="rank 0 on a100-1 failed first: KeyError: 'labels'")
     assert info(failed) == "KeyError: 'labels' (rank 0, a100-1)"

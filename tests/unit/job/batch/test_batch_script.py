@@ -77,6 +77,15 @@ def read(body: str, *arguments: str, head: str = HEAD) -> BatchScript:
     return read_batch_script("x.sbatch", f"{head}{body}\n", arguments)
 
 
+def test_a_script_that_reads_the_log_of_sbatch_is_told_that_there_is_none() -> None:
+    for name in ("slurm-$SLURM_JOB_ID.out", "slurm-${SLURM_ARRAY_JOB_ID}_1.out"):
+        (remark,) = [
+            each for each in read(f"python3 t.py\ncp {name} kept/").remarks if "out" in each
+        ]
+        assert remark.startswith("line 4: there is no slurm-%j.out: hpcrun logs --batch prints")
+    assert not any("slurm-" in each for each in read("# slurm-$SLURM_JOB_ID.out").remarks)
+
+
 def launches(body: str, *arguments: str) -> list[str]:
     """The changed lines, without the name of hpcrun_launch."""
     script = read(body, *arguments)
@@ -105,6 +114,8 @@ def launches(body: str, *arguments: str) -> list[str]:
             "A=1 timeout 1h L srun --x11 ::: torchrun :: t.py -m 3",
         ),
         ("exec python -u train.py", "exec L :: python -u train.py"),
+        ("uv run python train.py", "uv run L :: python train.py"),
+        ("A=1 uv run --with x train.py", "A=1 L :: uv run --with x train.py"),
         ("numactl -N 0 torchrun t.py", "L :: numactl -N 0 torchrun t.py"),
         (
             "srun singularity exec --nv i.sif python t.py",
@@ -193,6 +204,8 @@ def test_branches_that_exclude_each_other_are_one_launch() -> None:
     [
         ("-N 2 --ntasks-per-node=4 --gres=gpu:a100:4", (2, 4, 4, "a100")),
         ("--nodes=2 --ntasks 8 -G 8", (2, 4, 4, None)),
+        ("--nodes=2 --ntasks 2 --ntasks-per-node=4", (2, 1, 0, None)),
+        ("--nodes=2-4 --tasks-per-node 2 --gpus-per-node=2", (4, 2, 2, None)),
         ("--ntasks=8 --tasks-per-node=4 --gpus-per-task=1", (2, 4, 4, None)),
         ("--gres=gpu:h100:2,tmp:10 # -N 7", (1, 1, 2, "h100")),
         ("--gpus-per-nod v100:2", (1, 1, 2, "v100")),
@@ -201,31 +214,54 @@ def test_branches_that_exclude_each_other_are_one_launch() -> None:
 def test_sizes_of_directives(words: str, sizes: tuple[int, int, int, str | None]) -> None:
     found = read("srun python t.py", head=f"#!/bin/bash\n#SBATCH {words}\n").sizes
     assert (found.nodes, found.tasks, found.gpus, found.gpu_type) == sizes
+    assert found.node_choice == ("2-4" if "2-4" in words else "")
 
 
 def test_directives_stay_but_for_what_hpcrun_sets() -> None:
     head = "#!/bin/bash\n#SBATCH -J 'my job' -o %x.log -D sub --mail-type=END -a 1-5:2%2\n"
     head += "#SBATCH --mail-type FAIL --export=ALL,A=1 -x n1\n"
     options = read("srun python t.py\n#SBATCH -N 9", head=head).options
-    assert options.directives == (("mail-type", "END,FAIL"), ("exclude", "n1"))
-    assert options.name == "my-job"
+    assert options.directives == (
+        ("job-name", "my job"),
+        ("mail-type", "END,FAIL"),
+        ("array", "1-5:2%2"),
+        ("export", "ALL,A=1"),
+        ("exclude", "n1"),
+    )
+    assert options.name == "my job"
     assert options.workdir == "sub"
-    assert options.array == ((1, 3, 5), 2)
+    assert options.array == "1-5:2%2"
     assert options.env == (("A", "1"),)
     assert not options.problems
     assert [remark.split(":")[0] for remark in options.remarks] == [
         "line 5",
         "line 2",
-        "the job's name is my-job",
+        "the run's name is my-job, which can be a part of file names; Slurm's is my job",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (r"""--comment="say \"hi\" # it's" # no""", """say "hi" # it's"""),
+        (r"--comment='a\'b\\c'", r"a'b\c"),
+        ("--comment=a#b", "a"),
+        ('--comment "a b"c', "a bc"),
+    ],
+)
+def test_words_of_a_line_are_those_of_sbatch(words: str, value: str) -> None:
+    for space in (" ", ""):
+        options = read("srun python t.py", head=f"#!/bin/bash\n#SBATCH{space}{words}\n").options
+        assert options.directives == (("comment", value),)
 
 
 def test_a_directive_that_sbatch_cannot_get_is_a_problem(subtests: pytest.Subtests) -> None:
     for line, reason in (
         ("hetjob", "a heterogeneous job"),
-        ("--partition=", "it has no value"),
+        ("--partition", "it has no value"),
         ("--no-such-option", "hpcrun does not know this option of sbatch"),
-        ("--export=NONE", "hpcrun passes your whole environment"),
+        ("--export=NIL", "the job would not get the folder of its run"),
+        ("--export=a.b", "cannot be a variable's name"),
         ("--container-image=x", "would run in a container"),
         ("-M other", "hpcrun submits to the cluster of this machine"),
         ("--clusters=other", "hpcrun submits to the cluster of this machine"),
@@ -242,6 +278,11 @@ def test_options_have_their_full_names() -> None:
     assert takes_value("srun", "-l") == ("label", False)
     assert takes_value("srun", "--cpu_bind") == ("cpu-bind", True)
     assert takes_value("srun", "--tasks-per-node") == ("ntasks-per-node", True)
+    assert takes_value("srun", "--wait-for-children") == ("wait-for-children", False)
+    assert takes_value("srun", "--ignore-signals") == ("ignore-signals", True)
+    for program in ("sbatch", "srun"):
+        for name in ("container-type", "runtime"):
+            assert takes_value(program, f"--{name}") == (name, True)
     assert takes_value("srun", "--no-such") is None
 
 
@@ -250,3 +291,47 @@ def test_a_script_that_takes_long_to_read_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match="not understood within 0"):
         read("a=(" * 20_000)
     assert read_commands("a=(" * 20_000) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("torchrun --nnodes=2 --rdzv-endpoint=$A x.py", "starts on the first of 2 nodes alone"),
+        ("srun torchrun --nproc-per-node=4 x.py", "each of the 2 nodes trains alone"),
+        ("srun torchrun --standalone --nproc-per-node=4 x.py", "trains alone"),
+        ("srun torchrun --nnodes 2 --rdzv_endpoint=localhost:1 x.py", "waits for the others"),
+        ("A=127.0.0.1\nsrun torchrun --nnodes 2 --master_addr $A x.py", "waits for the others"),
+        ("srun torchrun --nnodes 2 --rdzv-endpoint=$SLURM_NODELIST:1 x.py", "no name of a node"),
+        (
+            'srun torchrun --nnodes 2 --master-addr "${SLURM_JOB_NODELIST}" x.py',
+            "no name of a node",
+        ),
+        ("srun torchrun --nnodes 2 --rdzv-endpoint=$SLURM_NODELIST:$(port) x.py", "no name of a"),
+        ("srun torchrun --nnodes 2 --master-addr=$A --node_rank=$SLURM_NODEID x.py", "is the same"),
+        ("srun -n8 torchrun --nnodes 2 --rdzv-endpoint=$A x.py", "torchrun 4 times on a node"),
+    ],
+)
+def test_a_launch_that_nobody_intends_on_several_nodes_is_noted(body: str, says: str) -> None:
+    [habit] = read(body).habits
+    assert says in habit
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "srun torchrun --nnodes 2 --rdzv-endpoint=$A:1 x.py",
+        "srun torchrun --nnodes 2 --rdzv_endpoint="
+        '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1):29500 x.py',
+        "srun torchrun --nnodes 2 --rdzv-endpoint "
+        '"$(scontrol show hostnames $SLURM_NODELIST | head -1):1" x.py',
+        "srun torchrun --nnodes 2 --rdzv-endpoint="
+        "`scontrol show hostnames $SLURM_JOB_NODELIST | head -1`:1 x.py",
+        "srun torchrun --nnodes 2 --master-addr=$(hostlist -e ${SLURM_NODELIST} | head -1) x.py",
+        "srun torchrun --nnodes 2 --rdzv-backend=c10d --rdzv-endpoint=$A "
+        "--node-rank=$SLURM_NODEID x.py",
+        "srun python x.py",
+        "if a; then srun torchrun --nnodes 2 --rdzv-endpoint=$A x.py\nelse torchrun x.py; fi",
+    ],
+)
+def test_a_launch_that_may_work_is_not_noted(body: str) -> None:
+    assert read(body).habits == ()

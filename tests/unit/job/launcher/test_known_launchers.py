@@ -68,6 +68,16 @@ def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
         ),
         ("torchrun --nnodes 2 train.py", "--gpus 4", "--gpus 4 --nodes 2 train.py"),
         (
+            "torchrun --nnodes 1:2 --nproc-per-node 4 train.py",
+            "--nodes 1-2",
+            "--nodes 1-2 --gpus-per-node 4 train.py",
+        ),
+        (
+            "srun -N 1-2 --ntasks-per-node 2 python train.py",
+            "--gpus-per-node 4",
+            "--gpus-per-node 4 --nodes 1-2 --nproc-per-node 2 --launcher srun train.py",
+        ),
+        (
             "torchrun --nproc-per-node 1 train.py",
             "--gpus 2",
             "--gpus 2 --nproc-per-node 1 train.py",

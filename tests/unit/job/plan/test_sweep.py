@@ -12,7 +12,7 @@ from hypothesis import given as cases
 from hypothesis import strategies as st
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.plan.sweep import Sweep, decide_sweep, parts_of
+from hpcrun.job.plan.sweep import Sweep, decide_sweep, one_element, parts_of
 from hpcrun.job.request.job_request import given_fields
 from hpcrun.job.request.parameters import MOST, parse_assignments, parse_indices, side_by_side
 from hpcrun.job.request.read_request import read_request
@@ -163,3 +163,58 @@ def test_elements_do_not_share_this_machine_s_gpus() -> None:
     with pytest.raises(PlanError, match="share the GPUs"):
         builders.plan(builders.laptop(), machine=machine, gpus="1", sweep=["a=1,2"], max_parallel=2)
     assert builders.plan(builders.laptop(), machine=machine, gpus="1", sweep=["a=1,2"]).sweep
+
+
+def array(text: str, **asked: Any) -> Sweep:
+    found = decide_sweep(builders.request(**asked), text)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen", "at_once"),
+    [
+        ("0-9:3%2", (0, 3, 6, 9), 2),
+        ("7", (7,), None),
+        ("5,1-2", (1, 2, 5), None),
+        ("3000000-3000001", (3_000_000, 3_000_001), None),
+    ],
+)
+def test_an_array_keeps_its_text_its_task_ids_and_the_arguments(
+    text: str, chosen: tuple[int, ...], at_once: int | None
+) -> None:
+    typed = array(text, args=["{x}", "{{y}}"])
+    assert (typed.array, typed.chosen, typed.max_parallel) == (text, chosen, at_once)
+    assert (typed.common, typed.arguments[chosen[-1]]) == (("{x}", "{{y}}"), ())
+
+
+def test_some_elements_of_an_array_keep_their_ids() -> None:
+    assert array("0-9:3%2", elements="3,9").array == "3,9%2"
+    assert array("0-3", max_parallel=1).array == "0-3%1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"elements": "4"}, "there is no element 4"),
+        ({"sweep": ["lr=1,2"]}, "--array 0-9:3 cannot be combined with --sweep"),
+        ({"pack": 2}, "--array 0-9:3 cannot be combined with --pack"),
+    ],
+)
+def test_what_an_array_of_task_ids_cannot_have(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        array("0-9:3", **asked)
+
+
+@pytest.mark.parametrize("text", ["", "x", "3-1", "0-9:0", "0-9%", "0-9%x", "0..9", "0-9 %2 x"])
+def test_what_is_no_list_of_task_ids_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--array: .* is no list of task ids; write 0-9"):
+        builders.request(array=text)
+
+
+@pytest.mark.parametrize("rows", [[], [[], [], [], []]])
+def test_an_element_of_an_array_is_an_array_of_its_task_id(rows: list[list[object]]) -> None:
+    """Records of an older hpcrun have rows without parameters."""
+    request = {"script": "a.sbatch", "args": ["{x}"], "sweep": rows, "max_parallel": 2}
+    alone = {"script": "a.sbatch", "args": ("{x}",), "array": "3"}
+    assert one_element(request, 3, ()) == alone

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcrun.errors import UsageError
-from hpcrun.job.request.job_request import JOB_FIELDS, GpuCount, given_fields, option_of
+from hpcrun.job.request.job_request import (
+    JOB_FIELDS,
+    GpuCount,
+    given_fields,
+    option_of,
+)
+from hpcrun.job.request.node_choice import NodeChoice
 from hpcrun.job.request.parameters import cross, joined, side_by_side
 from hpcrun.job.request.read_request import read_request
 from hpcrun.job.request.request_line import (
@@ -28,6 +34,25 @@ from hpcrun.job.request.request_line import (
 from hpcrun.job.text.recognise_secrets import MASK
 from tests.unit.builders import plan, request, script
 from tests.unit.cli.test_options import parse
+
+
+def test_a_time_limit_without_a_unit_is_minutes_as_in_sbatch() -> None:
+    assert request(walltime_s="30").walltime_s == 1800
+    assert request(walltime_s="1-12").walltime_s == 36 * 3600
+    assert request(walltime_s=1800).walltime_s == 1800  # of a record
+
+
+@pytest.mark.parametrize(
+    ("typed", "fewest", "most"), [("2-4", 2, 4), ("2,4,8", 2, 8), ("1-15:4", 1, 13)]
+)
+def test_of_several_numbers_of_nodes_slurm_chooses(typed: str, fewest: int, most: int) -> None:
+    nodes = request(nodes=typed).nodes
+    assert isinstance(nodes, NodeChoice)
+    assert (nodes.fewest, nodes, str(nodes)) == (fewest, most, typed)
+    recorded = given_fields(request(nodes=typed))["nodes"]
+    assert recorded == typed
+    assert str(request(nodes=recorded).nodes) == typed
+    assert not isinstance(request(nodes="3-3").nodes, NodeChoice)
 
 
 def test_gpus_are_a_number_perhaps_of_a_type(subtests: pytest.Subtests) -> None:
@@ -56,12 +81,16 @@ def test_what_is_no_number_of_gpus_is_refused(typed: str) -> None:
     ("asked", "message"),
     [
         ({"nodes": 0}, "--nodes: must be greater than or equal to 1, not 0"),
+        ({"nodes": "-1"}, "--nodes: must be greater than or equal to 1, not '-1'"),
+        ({"nodes": "four"}, "--nodes: must be a valid integer, not 'four'"),
+        ({"nodes": "4-2"}, "--nodes: '4-2' is not a number of nodes; write 4, 2-4 or 2,4,8"),
+        ({"nodes": "2-"}, "--nodes: '2-' is not a number of nodes"),
+        ({"nodes": "0-4"}, "--nodes: must be greater than or equal to 1, not '0-4'"),
         ({"cpus_per_task": -1}, "--cpus-per-task: must be greater than or equal to 1, not -1"),
         ({"nproc_per_node": 0}, "--nproc-per-node: must be greater than or equal to 1, not 0"),
         ({"account": "  "}, "--account: is empty"),
         ({"warn_s": "20"}, "--warn: '20' has no unit; write 20m for minutes, or 20s, 20h or 20d"),
         ({"walltime_s": "soon"}, "--time: 'soon' is not a time"),
-        ({"walltime_s": "5"}, "--time: '5' has no unit; write 5m for minutes, or 5s, 5h or 5d"),
         ({"walltime_s": "0"}, "--time: 0 means no limit in Slurm; hpcrun needs a limit"),
         ({"warn_s": "0"}, "--warn: must be longer than zero"),
         ({"requeue": "two"}, "--requeue: must be a valid integer, not 'two'"),
@@ -71,7 +100,7 @@ def test_what_is_no_number_of_gpus_is_refused(typed: str) -> None:
             {"launcher": "mpirun"},
             "--launcher: must be 'torchrun', 'srun', 'python', 'command' or 'ray', not 'mpirun'",
         ),
-        ({"name": "my job"}, "--name: 'my job' cannot be a job's name"),
+        ({"name": "é"}, "--name: 'é' cannot be a job's name"),
         ({"name": "hetjob"}, "--name: 'hetjob' cannot be a job's name"),
         ({"env": ["NCCL_DEBUG"]}, "--env: 'NCCL_DEBUG' has no '='; write NAME=VALUE"),
         ({"env": ["1A=b"]}, "--env: '1A' cannot be a variable's name"),
@@ -162,6 +191,8 @@ ALL: dict[str, Any] = {
     "gpus_per_node": "2",
     "nodes": 2,
     "nproc_per_node": 2,
+    "ntasks_per_node": 4,
+    "ntasks": 8,
     "cpus": 8,
     "cpus_per_task": 4,
     "cpus_per_gpu": 2,
@@ -216,7 +247,7 @@ ALL: dict[str, Any] = {
 
 def test_the_line_of_a_request_is_read_as_the_same_request() -> None:
     request = read_request(dict(ALL))
-    assert set(ALL) == set(JOB_FIELDS) - {"sweep_file", "roles"}
+    assert set(ALL) == set(JOB_FIELDS) - {"sweep_file", "roles", "wrap", "array"}
     recorded = json.loads(json.dumps(given_fields(request)))
     words = [word for group in option_groups(recorded, "a100") for word in group]
     asked = parse(*words, *program_words(recorded))

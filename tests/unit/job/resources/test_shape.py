@@ -30,6 +30,7 @@ from tests.unit.builders import cpu_cluster, laptop, plan, request, slurm_profil
         ({"gpus": "0", "nodes": 3}, 3, 0),
         ({"gpus_per_node": "0", "nodes": 2}, 2, 0),
         ({"gpus": "0", "gpus_per_node": "0"}, 1, 0),
+        ({"gpus_per_node": "2", "nodes": "2-4"}, 4, 2),
     ],
 )
 def test_nodes_and_gpus_per_node_follow_from_what_was_said(
@@ -265,6 +266,48 @@ UNTYPED = "profile 'site' has GPUs of several types: h100, l40s"
             "choose a profile with GPUs (hpcrun profile list), or --gpus 0",
         ),
         (PlanError, laptop(), {"gpus": "2", "launcher": "srun"}, "there is no srun", ""),
+        (
+            UsageError,
+            slurm_profile(),
+            {"ntasks_per_node": 4},
+            "--ntasks-per-node is for batch scripts, and train.py is none",
+            "use --gpus, one rank per GPU, or --nproc-per-node N",
+        ),
+        (
+            UsageError,
+            laptop(),
+            {"nodes": "2-4", "gpus_per_node": "1"},
+            "--nodes 2-4: profile 'local' runs on this machine, where Slurm does not choose",
+            "use --nodes 4",
+        ),
+        (
+            UsageError,
+            slurm_profile(),
+            {"nodes": "2-4", "gpus": "a100:16"},
+            "--gpus a100:16 does not say how many GPUs a node has",
+            "use --gpus-per-node a100:4",
+        ),
+        (
+            UsageError,
+            slurm_profile(),
+            {"nodes": "2-4"},
+            "--nodes 2-4 does not say how many GPUs",
+            "add --gpus-per-node 4, or --gpus 0 for a CPU job",
+        ),
+        (
+            UsageError,
+            slurm_profile(),
+            {"nodes": "2-4", "gpus_per_node": "4", "segment": 2},
+            "segments of 2 nodes do not divide 2-4 nodes",
+            "--nodes 4 or 6",
+        ),
+        (
+            UsageError,
+            slurm_profile(),
+            {"nodes": "1-2", "roles": ["a:1"], "args": ["--role", "b:1", "b.py"]},
+            "--nodes 1-2 contradicts the roles, which have 1 + 1",
+            "leave it out",
+        ),
         # the limits are the types'
         (PlanError, SITE, {"gpus_per_node": "l40s:8"}, "a node of profile 'site' has 4", ""),
         (PlanError, SITE, {"gpus": "h100:1", "walltime_s": "24h"}, "longer than the 12:00:00", ""),

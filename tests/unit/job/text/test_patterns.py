@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpcrun.job.text.patterns import PatternError, compile_pattern
+from hpcrun.job.text.patterns import PatternError, any_of, compile_pattern
 
 PLAIN = [
     "loss",
@@ -120,3 +120,8 @@ def test_the_library_is_imported_only_with_a_pattern() -> None:
         "sys.exit('re2' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_of_no_texts_none_is_found() -> None:
+    assert any_of([]).search(b"a log\nof two lines\n") is None
+    assert any_of([b"two", b"three"]).search(b"a log\nof two lines\n").start() == 9

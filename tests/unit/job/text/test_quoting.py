@@ -16,6 +16,7 @@ from hpcrun.job.text.quoting import (
     job_name_from,
     quote_bash,
     quote_directive,
+    run_name_note,
 )
 
 # every byte an argument can hold, and the ones shells trip over more often than chance would have
@@ -175,11 +176,22 @@ def test_an_ordinary_directive_stands_as_it_is_and_one_that_sbatch_cannot_read_i
         ("20260102-030405-train-0a1b", "job-20260102-030405-train-0a1b"),
     ],
 )
-def test_a_hostile_name_is_refused_and_a_usable_one_proposed(name: str, proposed: str) -> None:
+def test_the_run_of_a_job_with_a_hostile_name_has_a_usable_one(name: str, proposed: str) -> None:
+    assert job_name_from(name) == proposed
+    assert run_name_note(proposed) is None
+    assert f"the run's name is {proposed}, " in (run_name_note(name) or "")
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "é", "my-hetjob", "packjob", "x" * 5000])
+def test_a_name_that_sbatch_cannot_have_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a job's name") as refused:
         check_job_name(name)
-    assert str(refused.value).endswith(f"{proposed!r} could")
-    assert check_job_name(proposed) == proposed
+    assert str(refused.value).endswith(f"{job_name_from(name)!r} could")
+
+
+@pytest.mark.parametrize("name", ["my job", "47", "last", "a/b", 'say "hi"', "-x"])
+def test_slurm_has_a_name_as_it_was_given(name: str) -> None:
+    assert check_job_name(name) == name
 
 
 @example("resnet50-lr0.1")
@@ -189,7 +201,7 @@ def test_a_hostile_name_is_refused_and_a_usable_one_proposed(name: str, proposed
 def test_a_plain_name_can_be_a_job_s(name: str) -> None:
     chooses_a_run = name == "last" or name.lstrip("L")[:1].isdigit()
     if not chooses_a_run and "hetjob" not in name and "packjob" not in name:
-        assert check_job_name(name) == name
+        assert job_name_from(name) == name
 
 
 @given(st.text(max_size=150) | st.text("hetjobpack-. ", max_size=150))
@@ -200,6 +212,7 @@ def test_a_plain_name_can_be_a_job_s(name: str) -> None:
 @example("hehetjobtjob")
 def test_a_name_made_from_any_text_can_be_a_job_s(text: str) -> None:
     name = job_name_from(text)
+    assert job_name_from(name) == name
     assert check_job_name(name) == name
 
 

@@ -20,6 +20,7 @@ from hpcrun.job.text.units import (
     parse_positive,
     parse_slurm_time,
     parse_time,
+    parse_walltime,
 )
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -123,7 +124,8 @@ def test_a_number_alone_is_refused_but_for_slurm_s_minutes() -> None:
             ValueError, match="'90' has no unit; write 90m for minutes, or 90s, 90h or 90d"
         ):
             parse(" 90 ")
-    assert parse_slurm_time(" 90 ") == 90 * MINUTE
+    for parse_limit in (parse_slurm_time, parse_walltime):
+        assert parse_limit(" 90 ") == 90 * MINUTE
     assert parse_slurm_time("1:30") == MINUTE + 30
 
 

@@ -19,6 +19,7 @@ class Job:
 
     def __init__(self, job: socket.socket, launch: socket.socket) -> None:
         self.job = job
+        self.launch = launch
         self.step = _Step(launch)
 
     def tell(self, text: str) -> int | None:
@@ -50,10 +51,14 @@ def test_a_line_may_come_in_pieces(job: Job) -> None:
     assert job.tell("37\n") == 137
 
 
-def test_a_job_that_ends_first_is_a_failure(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("unread", [b"", b"the launch"])
+def test_a_job_that_ends_first_is_a_failure(
+    job: Job, unread: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.launch.sendall(unread)
     job.job.close()
     assert job.step.wait() == 1
-    assert capsys.readouterr().err == "hpcrun: the job ended before its launch\n"
+    assert capsys.readouterr().err == "hpcrun: the job has ended, and so its launch ends\n"
 
 
 def test_a_launch_that_copies_looks_for_lines_again(job: Job) -> None:

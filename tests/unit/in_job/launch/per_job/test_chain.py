@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hpcrun.in_job.launch import records, slurm_requests
-from hpcrun.in_job.launch.per_job.chain import AT_ONCE_S, end_link, judge_link, progress
+from hpcrun.in_job.launch.per_job.chain import end_link, judge_link, progress
+from hpcrun.in_job.launch.per_job.repeated_failure import AT_ONCE_S
 from hpcrun.in_job.launch.per_job.why_ended import FAILURE
 from tests.unit.builders import write
 

@@ -39,6 +39,8 @@ def test_the_record_of_a_killed_element_has_the_fields_of_every_exit_record(
         "again": False,
         "how": "",
         "nodes": [],
+        "alone": 0,
+        "workers": [],
     }
 
 
