@@ -328,7 +328,8 @@ def test_a_failure_that_repeats_itself_is_not_retried_and_one_that_passes_is(
     scenarios: Scenarios,
 ) -> None:
     run: Ended = scenarios["fails alike"].result()
-    assert (run.state, run.starts, run.status["exit_status"]) == ("FAILED", 4, 1), run.account
+    assert (run.state, run.starts) == ("FAILED", 4), run.account
+    assert run.status["exit_status"] in (1, 134)  # gloo's thread may abort Python's end
     reason = "not retried: attempts 3 and 4 ended with the same KeyError at fails_alike.py:16"
     assert run.status["reason"] == f"{reason}, without a new step"
     assert reason in (run.folder / "batch.log").read_text()

@@ -22,6 +22,12 @@ TAIL = 64 << 10
 _RECORD = "failure"
 _UNCAUGHT = 1
 """Python's exit status after an exception."""
+_ABORTED = 134
+"""The status after SIGABRT."""
+_LEFT_THREAD = "terminate called without an active exception"
+"""What C++ prints if a thread still runs when Python ends, as gloo's do now and then
+(pytorch#179291): the status of the exception before it becomes that of SIGABRT.
+"""
 _BEGINS = "Traceback (most recent call last):"
 _RESTART = "hpcrun: torchrun restart "
 _RANK = re.compile(r"\[rank\d+\]: ?")
@@ -86,10 +92,11 @@ def repeats(before: dict[str, Any], failure: dict[str, Any]) -> bool:
 def _failure(rank_exit: dict[str, Any]) -> dict[str, Any] | None:
     """Return how a rank failed; None if that may pass, or is unknown."""
     rank = rank_exit.get("rank")
-    if rank_exit.get("status") != _UNCAUGHT or not isinstance(rank, int):
+    if not isinstance(rank, int):
         return None
-    failure: dict[str, Any] | None = uncaught(_end_of(rank, "err"))
-    if failure is None:
+    log = _end_of(rank, "err")
+    failure: dict[str, Any] | None = uncaught(log)
+    if failure is None or not _ended_by(failure["exception"], log, rank_exit.get("status")):
         return None
     started_s = float((records.read("start") or {}).get("started", 0))
     failure["at_once"] = time.time() - started_s < AT_ONCE_S
@@ -99,6 +106,16 @@ def _failure(rank_exit: dict[str, Any]) -> dict[str, Any] | None:
             for name, step in last_steps(_end_of(number, kind)).items():
                 failure["steps"][f"{kind} {name}"] = step
     return failure
+
+
+def _ended_by(exception: str, log: str, status: object) -> bool:
+    """Return whether the last exception in a log is what ended the program."""
+    if status == _UNCAUGHT:
+        return True
+    if status != _ABORTED:
+        return False
+    *_, before, last = ["", "", *log.rstrip().splitlines()]
+    return last == _LEFT_THREAD and before.endswith(exception)
 
 
 def uncaught(log: str) -> dict[str, Any] | None:

@@ -63,6 +63,26 @@ def test_the_same_exception_without_a_new_step_is_not_retried(
     assert second == REASON
 
 
+ABORT = "terminate called without an active exception\n"
+
+
+def test_a_thread_that_is_left_at_the_end_does_not_hide_the_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aborted = (KEY_ERROR + ABORT, "step 10\n")
+    assert reasons(tmp_path, monkeypatch, aborted, aborted, status=134) == ["", REASON]
+
+
+@pytest.mark.parametrize(
+    "err", [KEY_ERROR + "epoch 2\n" + ABORT, KEY_ERROR, KEY_ERROR + "free(): invalid pointer\n"]
+)
+def test_an_exception_that_was_survived_is_not_why_a_program_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, err: str
+) -> None:
+    aborted = (err, "step 10\n")
+    assert reasons(tmp_path, monkeypatch, aborted, aborted, status=134) == ["", ""]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
