@@ -206,6 +206,25 @@ def test_what_a_command_writes_comes_home(
     assert sorted(os.listdir(project)) == sorted([page.name, "loss.png", "sub"])
 
 
+def test_pictures_of_several_runs_come_home(
+    here: Hpcrun, hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
+    script = "for step in range(3): print('step', step, 'loss', {lr} / (step + 1))"
+    job = ("submit", "-P", "local", "-G", "0", "--wait", "--sweep", "lr=1,2")
+    hpcrun(*job, "-J", "swept", "python3", "-c", script, check=True)
+    record(hpcrun, scheduler="slurm")
+    for words in (
+        ("compare", "swept/0", "swept/1", "--png", "two.png"),
+        ("sweep", "swept", "--png", "swept.png"),
+        ("history", "--since", "9999d", "--plot", "past.png"),
+    ):
+        with subtests.test(words=words):
+            done = here.run(*here.argv("--on", "far", *words), cwd=here.folder)
+            picture = here.folder / words[-1]
+            assert f"written  {picture}" in done.stdout
+            assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 ANSWERS = [
     "",
     "[]",

@@ -360,7 +360,7 @@ def save_history_figure(history: History, path: Path) -> None:
         PlanError: there is no run in this time.
     """
     if not history.rows:
-        message = "there is nothing to draw: no run in this time"
+        message = "there is nothing to draw: no run on a cluster in this time"
         raise PlanError(message, hint="--since 1000d looks further back")
     with paper_style("--plot FILE"):
         save_figure(history_figure(history), path)
