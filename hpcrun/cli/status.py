@@ -80,10 +80,9 @@ def status(
     states: list[str] | None = option(
         "--state STATE", "Show only runs in these states: failed,pending."
     ),
-    words: str = option(
+    words: str | None = option(
         "--filter WORDS",
         "Show only runs whose name, command or note has all these words, and none behind a !.",
-        default="",
     ),
     verbose: bool = flag(
         "--verbose -v",
@@ -114,7 +113,7 @@ def status(
         "csv": as_csv,
         "columns": columns,
         "state": states,
-        "filter": words or None,
+        "filter": words,
         "all": everything,
         "verbose": verbose,
         "runs": folder,
@@ -126,7 +125,7 @@ def status(
         context_of(folder),
         runs or [],
         wanted,
-        filter_words(words),
+        filter_words(words or ""),
         everything,
         shown_columns,
         as_csv,

@@ -76,10 +76,9 @@ def history(
     since: str = option(
         "--since TIME", "Begin this long ago, or on this day: 30d, 8w, 2026-10-01.", default="12w"
     ),
-    words: str = option(
+    words: str | None = option(
         "--filter WORDS",
         "Count only runs whose name, command or note has all these words, and none behind a !.",
-        default="",
     ),
     all_jobs: bool = flag(
         "--all-jobs",
@@ -100,7 +99,7 @@ def history(
     if by not in _BY:
         raise UsageError(f"--by {by}: no such choice", hint=did_you_mean(by, _BY, ", ".join(_BY)))
     check_one_of(plot=plot, csv=as_csv, json=as_json)
-    check_one_of(**{"filter": words or None, "all-jobs": all_jobs})
+    check_one_of(**{"filter": words, "all-jobs": all_jobs})
     if plot is not None:
         _check_plot(plot, force=force)
     context = make_context()
@@ -116,7 +115,7 @@ def history(
         since_s=since_s,
         rules=context.rules,
         accounted=accounted,
-        words=filter_words(words),
+        words=filter_words(words or ""),
     )
     if all_jobs and result.others:
         jobs = "job" if result.others == 1 else "jobs"
