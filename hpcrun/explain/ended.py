@@ -27,7 +27,7 @@ from hpcrun.explain.evidence import Evidence, evidence_of, of_scheduler
 from hpcrun.explain.gather import gather
 from hpcrun.explain.many_agents import many_agents
 from hpcrun.explain.started_over import LOAD_CHECKPOINT, started_over
-from hpcrun.explain.unrecorded_end import NodeStates, UnrecordedEnd, no_states, unrecorded_end
+from hpcrun.explain.unrecorded_end import NO_QUESTIONS, Questions, UnrecordedEnd, unrecorded_end
 from hpcrun.explain.wording import answer, other_nodes
 from hpcrun.job import job_states
 from hpcrun.job.job_states import EXIT_KILLED, explain_reason
@@ -73,6 +73,10 @@ _RAN_ON_S = 30.0
 SOCKETS = (
     "hpcrun checked their TCP sockets once a second; ranks that train together are united by "
     "torch.distributed.init_process_group(), or by a trainer that calls it"
+)
+_UNEVEN = (
+    "all ranks must call the same collectives: look for a step that one rank skips or has more, "
+    "and for a collective on one rank alone (a checkpoint or barrier below `if rank == 0`)"
 )
 _NEARLY_ALL = 0.8
 """The share of its memory from which a failed job's use of the hardware is of interest."""
@@ -145,7 +149,7 @@ def explain(
     rules: Sequence[Rule],
     *,
     quick: bool = False,
-    node_states: NodeStates = no_states,
+    questions: Questions = NO_QUESTIONS,
 ) -> Explanation:
     """Explain why a run failed, or return that nothing failed.
 
@@ -156,10 +160,9 @@ def explain(
         rules: the rules that name the causes.
         quick: read only the beginnings and ends of a few logs: a fraction of a second, whatever
             their size.
-        node_states: asks the scheduler for the states of nodes: only of a job whose end nothing
-            else explains.
+        questions: to the scheduler, of a job whose end nothing else explains.
     """
-    return _with_start(_explain_end(item, rules, quick=quick, node_states=node_states))
+    return _with_start(_explain_end(item, rules, quick=quick, questions=questions))
 
 
 def _with_start(explanation: Explanation) -> Explanation:
@@ -179,7 +182,7 @@ def _with_start(explanation: Explanation) -> Explanation:
 
 
 def _explain_end(
-    item: RunStatus, rules: Sequence[Rule], *, quick: bool, node_states: NodeStates
+    item: RunStatus, rules: Sequence[Rule], *, quick: bool, questions: Questions
 ) -> Explanation:
     """Explain why a run failed, without a comparison of its attempts."""
     failed = _first_failed_element(item)
@@ -210,7 +213,7 @@ def _explain_end(
         attempt=attempt,
         before=before,
         unread=unread,
-        node_states=node_states,
+        questions=questions,
     )
 
 
@@ -329,7 +332,7 @@ def explained(
     attempt: Attempt | None = None,
     before: tuple[Evidence, ...] = (),
     unread: tuple[str, ...] = (),
-    node_states: NodeStates = no_states,
+    questions: Questions = NO_QUESTIONS,
 ) -> Explanation:
     """Explain a job that failed, from what was gathered."""
     diagnosis = diagnose(facts, rules)
@@ -337,7 +340,7 @@ def explained(
     diagnosis = with_tracebacks(with_flight(diagnosis, facts), facts)
     if item.run.request.get("script") not in HOOKS:  # the program of a feature has little to write
         diagnosis = with_wait(diagnosis, facts, attempt)
-    ended = _end_without_rule(item, facts, diagnosis, attempt, node_states)
+    ended = _end_without_rule(item, facts, diagnosis, attempt, questions)
     summary = ended.summary
     fix = ended.fix
     if summary:
@@ -389,13 +392,13 @@ def _end_without_rule(
     facts: Facts,
     diagnosis: Diagnosis,
     attempt: Attempt | None,
-    node_states: NodeStates,
+    questions: Questions,
 ) -> UnrecordedEnd:
     """Return how a job ended that the records explain, and no rule; empty texts if they do not."""
     summary = _role_end(facts, attempt) or _ended_before_ranks(diagnosis, attempt)
     if summary:
         return UnrecordedEnd(summary)
-    return unrecorded_end(item, facts, diagnosis, attempt, node_states) or UnrecordedEnd("")
+    return unrecorded_end(item, facts, diagnosis, attempt, questions) or UnrecordedEnd("")
 
 
 def _ran_on(facts: Facts, diagnosis: Diagnosis) -> bool:
@@ -444,7 +447,7 @@ def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
     Requeues that are used up are not advised again.
     """
     if diagnosis.cause is None:
-        return ""
+        return _UNEVEN if diagnosis.culprit.left else ""
     fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis))
     used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
     if used_up:
@@ -487,7 +490,8 @@ def _next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
     cause = diagnosis.cause
     if cause is not None and cause.rule.next:
         return fill(cause.rule.next, _values(item, diagnosis))
-    if cause is None or cause.log is None:
+    is_of_others = cause is not None and cause.rule.level == "wait" and diagnosis.first is not None
+    if cause is None or cause.log is None or is_of_others:
         rank = diagnosis.first
     else:
         rank = cause.log.rank

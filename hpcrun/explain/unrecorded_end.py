@@ -16,9 +16,6 @@ from hpcrun.job.text.units import cut_at_word, joined
 from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.elements import all_elements
 
-NodeStates = Callable[[str], Mapping[str, str]]
-"""A node list → the scheduler's state of each node; empty if the states are not known."""
-
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
 _NOT_OPENED = 53
 """The signal in the exit code of a job whose output its node could not open: sacct shows 0:53."""
@@ -31,10 +28,32 @@ _SAYS_NOTHING = ("told-to-end", "node-failed")
 """Rules that follow from the state or the exit status alone, and name no cause here."""
 
 
-def no_states(hosts: str) -> Mapping[str, str]:
+def _no_states(hosts: str) -> Mapping[str, str]:
     """Return that the states of nodes are not known."""
     del hosts
     return {}
+
+
+def _no_signal(job_id: str) -> None:
+    """Return that no signal is known."""
+    del job_id
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What the scheduler is asked of a job whose end nothing else explains.
+
+    Attributes:
+        node_states: a node list → the state of each node; empty if the states are not known.
+        end_signal: a job id → the signal that ended the job; None without one, or an answer.
+    """
+
+    node_states: Callable[[str], Mapping[str, str]] = _no_states
+    end_signal: Callable[[str], int | None] = _no_signal
+
+
+NO_QUESTIONS = Questions()
+"""Nobody is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +69,7 @@ def unrecorded_end(
     facts: Facts,
     diagnosis: Diagnosis,
     attempt: Attempt | None,
-    node_states: NodeStates,
+    questions: Questions,
 ) -> UnrecordedEnd | None:
     """Return how a job ended that left no record of its end; None if something explains the end."""
     if attempt is None:
@@ -63,7 +82,7 @@ def unrecorded_end(
     cause = diagnosis.cause
     if cause is not None and (cause.hit or cause.rule.name not in _SAYS_NOTHING):
         return None
-    return _without_exit(item, facts, attempt, node_states)
+    return _without_exit(item, facts, attempt, questions)
 
 
 def _not_launched(item: RunStatus) -> UnrecordedEnd | None:
@@ -90,7 +109,7 @@ def _not_launched(item: RunStatus) -> UnrecordedEnd | None:
 
 
 def _without_exit(
-    item: RunStatus, facts: Facts, attempt: Attempt, node_states: NodeStates
+    item: RunStatus, facts: Facts, attempt: Attempt, questions: Questions
 ) -> UnrecordedEnd:
     """Return why an attempt left no record of its end; the strongest evidence decides."""
     status = item.status
@@ -99,8 +118,7 @@ def _without_exit(
     if line:
         return UnrecordedEnd(f"{left}, and a log has: {line}", _FIX_OF_SPACE)
     if _has_signal(item, _SIGKILL) or status.exit_status == EXIT_KILLED:
-        killed = f"the job's process of hpcrun on {attempt.host} was killed (SIGKILL)"
-        return UnrecordedEnd(f"{killed}: it left no record of its end")
+        return _killed(attempt)
     if status.reason == job_states.RESTARTED_HERE:
         return UnrecordedEnd(f"{status.reason} while the job ran")
     if _is_full(item.folder):
@@ -108,11 +126,21 @@ def _without_exit(
         return UnrecordedEnd(full, _FIX_OF_SPACE)
     states: Mapping[str, str] = {}
     if status.hosts and not item.elsewhere:
-        states = node_states(status.hosts)
+        states = questions.node_states(status.hosts)
     away = [f"{node} ({shown})" for node, shown in states.items() if is_silent(shown)]
     if away:
         return UnrecordedEnd(f"{left}; Slurm does not reach {joined(away)} now")
+    signal = questions.end_signal(item.run.job_id) if item.run.job_id else None
+    if signal == _SIGKILL:
+        return _killed(attempt)
+    if signal is not None:
+        return UnrecordedEnd(f"{left}; Slurm's accounting has signal {signal} as its end")
     return UnrecordedEnd(f"{left}; why is unknown")
+
+
+def _killed(attempt: Attempt) -> UnrecordedEnd:
+    process = f"the job's process of hpcrun on {attempt.host}"
+    return UnrecordedEnd(f"{process} was killed (SIGKILL): it left no record of its end")
 
 
 def _has_signal(item: RunStatus, number: int) -> bool:

@@ -21,8 +21,16 @@ _LONGEST_MESSAGE = 120
 _COMPLAINT_LINES = 2
 """Lines at the end of a log of which one may say why its program returned an exit status."""
 _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
-_INSTALLED = frozenset({"module-missing", "library-missing", "import-name", "library-mismatch"})
-"""Rules about software, of which one node may have less than another."""
+_OF_NODE = frozenset(
+    {
+        "module-missing",
+        "library-missing",
+        "import-name",
+        "library-mismatch",
+        "illegal-instruction",
+    }
+)
+"""Rules about what one node may lack and another have."""
 _SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
 """The place in gloo's own source that its messages begin with."""
 
@@ -200,11 +208,15 @@ def _left(rank: int, facts: Facts) -> str:
 
     The text also says how the first of the others failed.
     """
-    number = sum(end.status != 0 for end in facts.ends.values())
-    text = (
-        f"{facts.name(rank)} ended first, with exit status 0, while "
-        f"{count(number, 'other rank')} continued"
-    )
+    ended = [end.rank for end in facts.ends.values() if end.status == 0]
+    others = [end.rank for end in facts.ends.values() if end.status != 0]
+    is_alone = len(ended) > 1 and len(others) == 1
+    if is_alone:
+        names = ranks_text(ended, facts.role)
+        text = f"{facts.name(others[0])} continued alone: {names} had ended with exit status 0"
+    else:
+        number = count(len(others), "other rank")
+        text = f"{facts.name(rank)} ended first, with exit status 0, while {number} continued"
     failed = [end for end in facts.ends.values() if end.by_itself]
     if not failed:
         return text
@@ -214,7 +226,7 @@ def _left(rank: int, facts: Facts) -> str:
         how = f": {_exception_at(raised, whole=True)}"
     else:
         how = f" with exit status {then.status}"
-    return f"{text}; {facts.name(then.rank)} then failed{how}"
+    return f"{text}; {'it' if is_alone else facts.name(then.rank)} then failed{how}"
 
 
 def _raised(rank: int, facts: Facts) -> Traceback | None:
@@ -273,7 +285,7 @@ def _who(rank: int, facts: Facts, diagnosis: Diagnosis) -> str:
 def other_nodes(facts: Facts, diagnosis: Diagnosis) -> str:
     """Return which nodes lack some software and which do not report this; empty if all do."""
     cause = diagnosis.cause
-    if cause is None or cause.rule.name not in _INSTALLED:
+    if cause is None or cause.rule.name not in _OF_NODE:
         return ""
     lacking = set()
     others = set()

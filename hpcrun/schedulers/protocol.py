@@ -122,6 +122,10 @@ class Scheduler(Protocol):
         """
         return {}
 
+    def end_signal(self, job_id: str) -> int | None:  # noqa: ARG002 - for those that keep accounts
+        """Return the signal that ended a job; None without one, or an answer."""
+        return None
+
     def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
         """Cancel jobs, keep pending jobs from starting, or let held jobs start again.
 

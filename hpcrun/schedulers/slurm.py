@@ -162,6 +162,15 @@ class SlurmScheduler(Scheduler):
         answer = self._run(slurm_text.node_states_command(hosts))
         return slurm_text.parse_node_states(answer.stdout) if answer.ok else {}
 
+    def end_signal(self, job_id: str) -> int | None:
+        """Ask accounting; squeue does not show a job's exit code."""
+        answer = self._run(slurm_text.sacct_command([job_id]))
+        signal = None
+        for info in slurm_text.parse_sacct(answer.stdout):  # the newest submission is the last
+            if info.job_id == job_id:
+                signal = info.signal
+        return signal
+
     def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
         """Cancel, hold or release jobs with one command.
 

@@ -282,6 +282,19 @@ def test_a_rank_that_left_with_0_while_others_worked_on_is_named(tmp_path: Path)
     )
 
 
+def test_a_rank_that_went_on_alone_is_named_with_what_to_look_for(tmp_path: Path) -> None:
+    folder = write_run(
+        Written(None, others=raised(PEER_CLOSED), failed=None, batch=AGENT), tmp_path / "run"
+    )
+    for rank in range(1, 8):
+        record_end(folder, rank, 0, 1580.0 + rank)
+    shown = explained(folder)
+    assert shown.summary.startswith(
+        "rank 0 on node01 continued alone: ranks 1-7 had ended with exit status 0; it then failed: "
+    )
+    assert "a collective on one rank alone" in shown.fix
+
+
 @pytest.mark.parametrize(("state", "rule"), [("TIMEOUT", "time-limit"), ("CANCELLED", "cancelled")])
 def test_a_rank_that_ended_before_the_job_was_signalled_is_named(
     tmp_path: Path, state: str, rule: str

@@ -46,6 +46,44 @@ def test_what_a_reported_failure_is_told_of(
     assert summary in said.summary
 
 
+SITE = "/venv/lib/python3.11/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("log", "rule", "summary"),
+    [
+        ("'datasets' (/me/datasets/__init__.py)", "import-own", "/me/datasets/__init__.py has no"),
+        (
+            "partially initialized module 'a.b' (most likely due to a circular import) (/me/a.py)",
+            "import-own",
+            "/me/a.py has no load",
+        ),
+        (f"'datasets' ({SITE}/datasets/__init__.py)", "import-name", "written for another version"),
+        ("'datasets' (unknown location)", "import-name", "written for another version"),
+    ],
+)
+def test_a_file_of_ones_own_is_no_library_of_another_version(
+    log: str, rule: str, summary: str
+) -> None:
+    said = of_log(f"ImportError: cannot import name 'load' from {log}\n")
+    assert said.rule == rule
+    assert summary in said.summary
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Fatal Python error: Illegal instruction\n\nThread 0x7f (most recent call first):\n",
+        "srun: error: node-3: task 2: Illegal instruction\n",
+        "[rank: 1] failed (exitcode: -4) local_rank: 1 (pid: 7)\n",
+    ],
+)
+def test_an_instruction_that_a_processor_lacks_is_named(log: str) -> None:
+    said = of_log(log)
+    assert "that the node's processor does not have (SIGILL)" in said.summary
+    assert "older processors" in said.fix
+
+
 @pytest.mark.parametrize("path", HEALTHY, ids=lambda path: path.stem)
 def test_a_healthy_program_that_looks_ill_is_not_accused(path: Path) -> None:
     assert of_log(path.read_text()).summary == "no failure is recognized in this log"

@@ -12,6 +12,7 @@ import pytest
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.ended import Explanation, explain
 from hpcrun.explain.first_line import explained_status
+from hpcrun.explain.unrecorded_end import Questions
 from hpcrun.runs.record import LastStatus
 from tests.unit.builders import run, write
 from tests.unit.explain.written import RULES
@@ -65,6 +66,17 @@ def test_it_was_killed_if_slurm_saw_the_signal(tmp_path: Path, status: dict[str,
     assert summary.startswith("the job's process of hpcrun on node01 was killed (SIGKILL)")
 
 
+def test_accounting_knows_the_signal_that_squeue_did_not_show(tmp_path: Path) -> None:
+    start(tmp_path)
+    for signal, summary in (
+        (9, "the job's process of hpcrun on node01 was killed (SIGKILL): it left no record"),
+        (7, f"{LEFT}; Slurm's accounting has signal 7 as its end"),
+    ):
+        questions = Questions(end_signal={"4711": signal}.get)
+        shown = explain(ended(tmp_path), RULES, questions=questions)
+        assert shown.summary.startswith(summary)
+
+
 def test_a_disk_that_is_full_now_explains_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +89,8 @@ def test_a_disk_that_is_full_now_explains_it(
 def test_a_node_that_is_away_explains_it(tmp_path: Path) -> None:
     start(tmp_path)
     states = {"node01": "idle", "node02": "down*"}
-    shown = explain(ended(tmp_path, hosts="node[01-02]"), RULES, node_states=lambda _: states)
+    questions = Questions(node_states=lambda _: states)
+    shown = explain(ended(tmp_path, hosts="node[01-02]"), RULES, questions=questions)
     assert shown.summary == f"{LEFT}; Slurm does not reach node02 (down*) now"
 
 
