@@ -15,8 +15,8 @@ from hpcrun.actions.runs.code_changes import changed_files, snapshot_folder
 from hpcrun.actions.runs.run_facts import (
     ARGUMENTS,
     CODE,
+    NOT_COMPARED,
     OPTIONS,
-    UNCHANGED,
     FactDifference,
     Facts,
     differences,
@@ -64,7 +64,7 @@ def since_good_run(item: RunStatus, store: RunStore) -> tuple[Evidence, ...]:
     if nearest is None:
         return ()
     new = [*map(_fact_text, fewest)]
-    is_code_known = _is_a_commit(its_facts) and _is_a_commit(mine)
+    is_code_known = _is_code_known(its_facts) and _is_code_known(mine)
     before = snapshot_folder(nearest, store)
     after = snapshot_folder(run, store)
     if before is not None and after is not None:
@@ -76,9 +76,10 @@ def since_good_run(item: RunStatus, store: RunStore) -> tuple[Evidence, ...]:
     return (_evidence(run, nearest, new, is_code_known=is_code_known),)
 
 
-def _is_a_commit(facts: dict[str, Facts]) -> bool:
-    """Return whether the code of a run is that of a commit: no file was changed since."""
-    return facts[CODE].get("changes") == UNCHANGED
+def _is_code_known(facts: dict[str, Facts]) -> bool:
+    """Return whether the code of a run is known: a commit, and the files changed since."""
+    changes = facts[CODE].get("changes")
+    return changes is not None and NOT_COMPARED not in changes
 
 
 def _good_runs(run: Run, store: RunStore) -> Iterator[Run]:
@@ -109,8 +110,8 @@ def _evidence(run: Run, good: Run, new: list[str], *, is_code_known: bool) -> Ev
     if is_code_known:
         code = "code, "
     line = (
-        f"as run {before}, which completed: {code}arguments, options and environment; the data "
-        f"or the node may differ; {compare}"
+        f"as run {before}, which completed: {code}arguments, options and --env; exported "
+        f"variables, the data or the node may differ; {compare}"
     )
     return Evidence("the same", None, (line,))
 

@@ -285,6 +285,7 @@ _CODE = reading.table(
         "commit": reading.optional(reading.text),
         "changed": reading.optional(reading.whole(0, 10**9)),
         "copied": reading.flag,
+        "digests": reading.list_of(reading.pair),
     },
     ("files", "bytes", "root", "commit", "changes"),
 )

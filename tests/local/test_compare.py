@@ -97,7 +97,22 @@ def test_the_code_is_compared_by_snapshots_or_by_commits(
         replace_fields(made.folder / "run.json", code={**code, "changes": "1 changed file"})
     done = hpcrun("compare", "--code", "L1", "L2", check=True)
     assert f"-?[2J{two[0].folder.name}\n+?[2J{two[1].folder.name}\n" in done.stdout
-    assert "not known without a snapshot: the files of L1, L2" in done.stderr
+    assert "commits at submission; the files that L1, L2 ran may differ" in done.stderr
+    for made, digest in zip(two, ("0badc0de", "c0ffee00"), strict=True):
+        changed = {"changes": "1 changed file", "digests": [["fit.py", digest]], "commit": head}
+        replace_fields(made.folder / "run.json", code={**code, **changed})
+    done = hpcrun("compare", "--code", "L1", "L2", check=True)
+    differ = "the commits are the same; files changed since, and not kept: "
+    assert done.stdout == f"{differ}L1: fit.py (0badc0de); L2: fit.py (c0ffee00)\n"
+    shown = hpcrun("compare", "L1", "L2", check=True)
+    assert rows(shown.stdout)["changes"] == ["fit.py (0badc0de)", "fit.py (c0ffee00)"]
+    assert "--code prints" not in shown.stderr
+    replace_fields(two[1].folder / "run.json", code={**code, "changes": "1 changed file"})
+    known_of_one = hpcrun("compare", "L1", "L2", check=True)
+    assert "not known without a snapshot: the files of L2" in known_of_one.stderr
+    replace_fields(two[0].folder / "run.json", code={**code, "changes": "1 changed file"})
+    unknown = hpcrun("compare", "L1", "L2", check=True)
+    assert "code (2)" in unknown.stderr  # the folder and the commit; the files may differ
     replace_fields(two[1].folder / "run.json", code={**CODE, "commit": "--output=/x"})
     failed = hpcrun("compare", "--code", "L1", "L2")
     assert (failed.returncode, "L2 has neither a snapshot" in failed.stderr) == (4, True)

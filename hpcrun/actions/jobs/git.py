@@ -15,6 +15,7 @@ git-lfs, works in both.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hpcrun.errors import PlanError
+from hpcrun.files.reading import read_bytes
 from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import count
 from hpcrun.machine.process import Completed, run_command
@@ -30,6 +32,12 @@ from hpcrun.machine.process import Completed, run_command
 _WITHIN_S = 120.0
 COMMIT_S = 1.0
 """How long a submission waits for the commit and the changes of its code."""
+GONE = "gone"
+"""The digest of a file of the commit that is no longer there."""
+_MOST_DIGESTS = 20
+_MOST_BYTES = 1 << 20
+"""Of more files, and of a larger one, the content is not read."""
+_DIGITS = 8
 # git-config(1) of git 2.39: what rev-parse, ls-files, config and diff would start, or read
 # otherwise than expected.
 _OFF = (
@@ -65,6 +73,8 @@ _STATUS = (
     "--ignore-submodules=dirty",
     "--untracked-files=normal",
 )
+_STATUS_WIDTH = len("XY ")
+"""What stands before each path of git status --porcelain."""
 # The repository's settings that say how its files differ from its objects. None of them names a
 # program or a path.
 _KEPT_SETTINGS = (
@@ -147,6 +157,11 @@ class WorkTree:
     root: Path
     commit: str
     changed: int | None  # files and new folders that differ from the commit; None if not known
+    digests: tuple[tuple[str, str], ...] = ()
+    """The paths of these, each with the beginning of its SHA-256, or ``GONE``; empty if not read.
+
+    There is none of a commit with too many changes.
+    """
 
     def record(self) -> dict[str, Any]:
         """Return its fields for the record of a run without a snapshot."""
@@ -156,6 +171,7 @@ class WorkTree:
             "commit": self.commit,
             "changed": self.changed,
             "changes": changes,
+            "digests": self.digests,
             "copied": False,
             "files": 0,  # an older hpcrun expects the numbers of a snapshot
             "bytes": 0,
@@ -179,14 +195,29 @@ def read_work_tree(folder: Path, env: Mapping[str, str]) -> WorkTree | None:
     # core.worktree may name any folder
     if not folder.is_relative_to(root) or not (root / ".git").exists():
         return None
-    changed = None
     try:
         answer = _run_apart(repository, *_STATUS, env=env, until=until)
-        if answer.ok:
-            changed = answer.stdout.count("\0")
     except PlanError:
-        changed = None
-    return WorkTree(root, repository.commit, changed)
+        return WorkTree(root, repository.commit, None)
+    if not answer.ok:
+        return WorkTree(root, repository.commit, None)
+    paths = [entry[_STATUS_WIDTH:] for entry in answer.stdout.split("\0")[:-1]]
+    digests = []
+    for path in paths if len(paths) <= _MOST_DIGESTS else ():
+        is_late = time.monotonic() > until
+        digests.append((path, "" if is_late else _digest(root / path)))
+    return WorkTree(root, repository.commit, len(paths), tuple(digests))
+
+
+def _digest(path: Path) -> str:
+    """Return the beginning of a file's SHA-256, or ``GONE``; empty if the file is not read."""
+    try:
+        content = read_bytes(path, _MOST_BYTES)
+    except FileNotFoundError:
+        return GONE
+    except OSError:  # a folder, or a large file
+        return ""
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
 
 
 def _run_apart(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.runs.code_changes import snapshot_folder
 from hpcrun.errors import HpcrunError
 from hpcrun.job.request.request_line import option_groups
 from hpcrun.job.run_paths import RunFolder
@@ -46,6 +47,8 @@ _OF_SWEEPS = ("--sweep", "--sweep-file", "--array", "--elements", "--max-paralle
 _COMMIT_DIGITS = 12
 UNCHANGED = "none"
 """The fact ``changes`` of a run whose files were those of its commit."""
+NOT_COMPARED = "not compared"
+"""A part of the fact ``changes`` of a run of whose changed files not all are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,5 +174,19 @@ def _code(run: Run, store: RunStore) -> Facts:
     if code["commit"]:
         facts["commit"] = str(code["commit"])[:_COMMIT_DIGITS]
         if code.get("changed", 0) is not None:
-            facts["changes"] = code["changes"] or UNCHANGED
+            has_copy = snapshot_folder(run, store) is not None
+            facts["changes"] = _changes(code, has_copy=has_copy)
     return facts
+
+
+def _changes(code: Mapping[str, Any], *, has_copy: bool) -> str:
+    """Return which files differed from the commit.
+
+    Each has a digest of its content, so that equal texts are equal files.
+    """
+    if not code["changes"] or has_copy:  # the files of a copy are compared
+        return code["changes"] or UNCHANGED
+    digests = code.get("digests", ())
+    if not digests:  # of an older hpcrun, or too many
+        return f"{code['changes']} ({NOT_COMPARED})"
+    return ", ".join(f"{path} ({digest or NOT_COMPARED})" for path, digest in digests)

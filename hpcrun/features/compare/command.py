@@ -33,7 +33,6 @@ from hpcrun.features.compare.compare_runs import (
     ComparedFact,
     Comparison,
     compare_runs,
-    unknown_files_text,
 )
 from hpcrun.features.compare.metric_facts import Curve, curve_of, metric_names
 from hpcrun.files.foreign_folder import is_foreign
@@ -87,8 +86,7 @@ def compare(
     made = compare_runs(named, context)
     yield note(one_line(f"hpcrun: {remark}") for remark in made.remarks)
     if code:
-        if made.without_code:
-            yield note([one_line(f"hpcrun: {unknown_files_text(made.without_code)}")])
+        yield note(_code_remarks(made))
         yield printed(_code_lines(made, context.env))
     elif plot:
         yield printed(_plot_lines(made, metric, width() if sys.stdout.isatty() else 80))
@@ -125,7 +123,7 @@ def _left_out_lines(made: Comparison) -> list[str]:
 
 
 def _is_code(fact: ComparedFact) -> bool:
-    return fact.section == run_facts.CODE and bool(fact.differs) and fact.name != "folder"
+    return bool(fact.differs) and (fact.is_file or fact.name == "commit")
 
 
 def _hidden_metrics(made: Comparison) -> list[str]:
@@ -202,12 +200,41 @@ def _code_lines(made: Comparison, env: Mapping[str, str]) -> list[str]:
     else:
         lines = _commit_lines(made, env)
     if not lines:
-        return ["the code is the same"]
+        return [_sameness(made)]
     left_out = len(lines) - _SHOWN_LINES
     if sys.stdout.isatty() and left_out > 0:
         lines = lines[:_SHOWN_LINES]
         lines.append(f"... {count(left_out, 'more line')}: hpcrun compare --code ... | less")
     return [_harmless(line) for line in lines]
+
+
+def _sameness(made: Comparison) -> str:
+    """Return what is the same of two runs whose snapshots, or commits, do not differ."""
+    is_same = None not in made.snapshots
+    changes = []
+    for fact in made.facts:
+        if fact.section == run_facts.CODE and fact.name == "changes":
+            is_same = is_same or fact.differs is False
+            for label, value in zip(made.labels, fact.values, strict=True):
+                changes.append(f"{label}: {'unknown' if value is None else value.text}")
+    if is_same:
+        return "the code is the same"
+    return f"the commits are the same; files changed since, and not kept: {'; '.join(changes)}"
+
+
+def _code_remarks(made: Comparison) -> list[str]:
+    """Return the line that says of which runs no files were kept; none if all have a snapshot."""
+    without = []
+    for label, folder in zip(made.labels, made.snapshots, strict=True):
+        if folder is None:
+            without.append(label)
+    if not without:
+        return []
+    line = (
+        f"hpcrun: compared are the commits at submission; the files that {', '.join(without)} ran "
+        "may differ: submit --snapshot keeps them"
+    )
+    return [one_line(line)]
 
 
 def _harmless(line: str) -> str:

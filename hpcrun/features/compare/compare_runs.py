@@ -49,10 +49,11 @@ class ComparedFact:
         """Whether the runs differ in it; None if that is unknown."""
         known = {value.text for value in self.values if value is not None}
         is_complete = None not in self.values
-        if self.section in _UNKNOWN or MASK in known:
+        is_hidden = any(text == MASK or run_facts.NOT_COMPARED in text for text in known)
+        if self.section in _UNKNOWN or is_hidden:
             if len(known) > 1:
                 return True
-            return False if is_complete and MASK not in known else None
+            return False if is_complete and not is_hidden else None
         return len(known) > 1 or not is_complete
 
     @property
@@ -242,6 +243,9 @@ def _unknown(
     without = _without_code(facts, labels, snapshots)
     if without:
         yield unknown_files_text(without)
+    environment = [fact for fact in facts if fact.section == run_facts.ENVIRONMENT]
+    if any(fact.differs and None in fact.values for fact in environment):
+        yield "- of a variable: hpcrun did not set it; what a shell exports is not recorded"
     secrets = [fact.name for fact in facts if Fact(MASK, MASK) in fact.values]
     if secrets:
         yield f"secrets are not compared: {', '.join(secrets)}"
@@ -250,12 +254,15 @@ def _unknown(
 def _without_code(
     facts: Sequence[ComparedFact], labels: Sequence[str], snapshots: Sequence[Path | None]
 ) -> list[str]:
-    """Return the runs with neither a snapshot nor a commit without changes."""
+    """Return the runs with neither a snapshot nor a commit whose changed files are known."""
     changes = [fact for fact in facts if fact.section == run_facts.CODE and fact.name == "changes"]
     without = []
     for place, label in enumerate(labels):
-        is_commit = any(fact.values[place] == Fact("none", "none") for fact in changes)
-        if snapshots[place] is None and not is_commit:
+        is_known = False
+        for fact in changes:
+            value = fact.values[place]
+            is_known = value is not None and run_facts.NOT_COMPARED not in value.text
+        if snapshots[place] is None and not is_known:
             without.append(label)
     return without
 

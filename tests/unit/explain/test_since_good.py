@@ -25,6 +25,7 @@ CLEAN: dict[str, Any] = {
     "bytes": 0,
 }
 CHANGED = {**CLEAN, "changes": "1 changed file", "changed": 1}
+READ = {**CHANGED, "digests": [["train.py", "0badc0de"]]}
 FAILED = LastStatus("FAILED", 1.0, final=True)
 
 
@@ -101,8 +102,10 @@ def test_a_run_that_completed_or_is_the_first_is_not_compared(store: RunStore) -
         (CLEAN, CLEAN, "completed: code, arguments"),
         (None, CLEAN, "completed: arguments"),
         (CHANGED, CHANGED, "completed: arguments"),
+        (READ, READ, "completed: code, arguments"),
+        (CLEAN, READ, "code: train.py (0badc0de) (was none), since run 1"),
     ],
-    ids=["one commit", "unknown before", "changed files, which may differ"],
+    ids=["one commit", "unknown", "changed files, which may differ", "one change", "a change"],
 )
 def test_code_is_the_same_only_where_all_of_it_is_known(
     store: RunStore, before: dict[str, Any] | None, after: dict[str, Any], words: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import time
@@ -55,7 +56,17 @@ def test_changed_staged_deleted_and_new_files_count_and_ignored_ones_do_not(proj
     write(project / "big.ckpt", "")
     write(project / ".git/info/exclude", "*.log\n")
     write(project / "a.log", "")
-    assert tree_of(project).changed == 4
+    tree = tree_of(project)
+    assert tree.changed == 4
+    digests = dict(tree.digests)
+    assert digests["src/train.py"] == hashlib.sha256(b"two\n").hexdigest()[:8]
+    assert digests["src/model.py"] == git.GONE
+    assert digests["new folder/"] == ""
+    write(project / "large.bin", "x" * (1 << 21))
+    assert dict(tree_of(project).digests)["large.bin"] == ""
+    for number in range(17):
+        write(project / f"src/{number}.py", "")
+    assert (tree_of(project).changed, tree_of(project).digests) == (22, ())
 
 
 def test_a_second_work_tree_of_a_repository_has_its_own_commit(

@@ -96,6 +96,20 @@ def test_the_commit_may_be_that_of_an_earlier_run(tmp_path: Path) -> None:
     assert facts(tmp_path, code_of="20260102-030405-fit-0001")["code"] == {"folder": "/home/me"}
 
 
+@pytest.mark.parametrize(
+    ("digests", "changes"),
+    [
+        ([], "2 changed files (not compared)"),
+        ([["a.py", "0badc0de"], ["data/", ""]], "a.py (0badc0de), data/ (not compared)"),
+        ([["a.py", "0badc0de"], ["b.py", "gone"]], "a.py (0badc0de), b.py (gone)"),
+    ],
+)
+def test_changed_files_have_digests(tmp_path: Path, digests: list[list[str]], changes: str) -> None:
+    code = {"root": "/src", "files": 0, "bytes": 0, "commit": "c0ffee" * 6, "copied": False}
+    code |= {"changes": "2 changed files", "changed": 2, "digests": digests}
+    assert facts(tmp_path, code=code)["code"]["changes"] == changes
+
+
 def test_what_was_not_given_differs_and_what_is_unknown_does_not(tmp_path: Path) -> None:
     before = facts(tmp_path)
     after = facts(tmp_path, request={**REQUEST, "args": []}, plan={**PLAN, "shape": {}}, cwd=None)
