@@ -101,9 +101,8 @@ def _logs(words: list[str], log: list[str], context: Context) -> Outcome:
 
 
 def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
-    from hpcrun.explain import ended, since_good
+    from hpcrun.explain import ended, since_good, unrecorded_end
     from hpcrun.explain.running import most_silent
-    from hpcrun.explain.unrecorded_end import Questions
 
     [named] = yield from context.named([name], newest=True)
     result = get_status([named.run.run_id], context.ports)
@@ -130,7 +129,7 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
             return
     if context.foreign is None:
         scheduler = context.scheduler(item.run.scheduler)
-        questions = Questions(scheduler.node_states, scheduler.end_signal)
+        questions = unrecorded_end.Questions(scheduler.node_states, scheduler.end_signal)
         explanation = ended.explain(item, rules, questions=questions)
     else:
         explanation = ended.explain(item, rules)

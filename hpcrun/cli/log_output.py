@@ -62,12 +62,32 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
     """
     lines = lines or Lines()
     logs = finished_logs(folder, choice)
-    printer = lines.printer(prefixes=choice.several or lines.merge)
+    if not logs:
+        return False
     if lines.merge:
-        for log, text in _merged(logs, lines):
-            printer.feed(log, text if text.endswith("\n") else f"{text}\n")
-        return bool(logs)
-    if logs and logs[0].source == choice.script:
+        is_any = _print_merged(logs, lines)
+    else:
+        is_any = _print_in_turn(logs, choice, lines)
+    if lines.pattern is not None and not is_any:
+        tell(["hpcrun: no line matches"])
+    return True
+
+
+def _print_merged(logs: Sequence[LogFile], lines: Lines) -> bool:
+    """Print the lines of all logs by their timestamps; return whether there are any."""
+    printer = lines.printer(prefixes=True)
+    is_any = False
+    for log, text in _merged(logs, lines):
+        is_any = True
+        printer.feed(log, text if text.endswith("\n") else f"{text}\n")
+    return is_any
+
+
+def _print_in_turn(logs: Sequence[LogFile], choice: LogChoice, lines: Lines) -> bool:
+    """Print one log after another; return whether a line was printed."""
+    printer = lines.printer(prefixes=choice.several)
+    is_any = False
+    if logs[0].source == choice.script:
         _tell_whose(choice)
     has_headings = len(logs) > 1 and not choice.several
     ended = True  # the text before ended with its line
@@ -80,6 +100,7 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
             write(f"{heading(log)}\n")
         try:
             for text in _texts(log, lines):
+                is_any = True
                 printer.feed(log, text)
                 ended = text.endswith("\n")
         except BrokenPipeError:
@@ -87,7 +108,7 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
         except OSError as error:  # another user's, or deleted since it was listed
             raise NotFoundError(f"{log.path} cannot be read: {error.strerror}") from None
         printer.finish()
-    return bool(logs)
+    return is_any
 
 
 def _merged(logs: Sequence[LogFile], lines: Lines) -> Iterable[tuple[LogFile, str]]:

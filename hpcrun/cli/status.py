@@ -82,7 +82,8 @@ def status(
     ),
     words: str | None = option(
         "--filter WORDS",
-        "Show only runs whose name, command or note has all these words, and none behind a !.",
+        "Show only runs with all these words in their name, command, --env, note, state or "
+        "nodes, and none behind a !.",
     ),
     verbose: bool = flag(
         "--verbose -v",

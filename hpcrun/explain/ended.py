@@ -446,8 +446,10 @@ def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
 
     Requeues that are used up are not advised again.
     """
+    if diagnosis.cause is None and diagnosis.culprit.left:
+        return _UNEVEN
     if diagnosis.cause is None:
-        return _UNEVEN if diagnosis.culprit.left else ""
+        return ""
     fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis))
     used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
     if used_up:

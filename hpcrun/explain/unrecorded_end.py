@@ -130,7 +130,7 @@ def _without_exit(
     away = [f"{node} ({shown})" for node, shown in states.items() if is_silent(shown)]
     if away:
         return UnrecordedEnd(f"{left}; Slurm does not reach {joined(away)} now")
-    signal = questions.end_signal(item.run.job_id) if item.run.job_id else None
+    signal = questions.end_signal(item.run.job_id or "")
     if signal == _SIGKILL:
         return _killed(attempt)
     if signal is not None:

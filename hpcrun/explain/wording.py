@@ -226,7 +226,9 @@ def _left(rank: int, facts: Facts) -> str:
         how = f": {_exception_at(raised, whole=True)}"
     else:
         how = f" with exit status {then.status}"
-    return f"{text}; {'it' if is_alone else facts.name(then.rank)} then failed{how}"
+    if is_alone:
+        return f"{text}; it then failed{how}"
+    return f"{text}; {facts.name(then.rank)} then failed{how}"
 
 
 def _raised(rank: int, facts: Facts) -> Traceback | None:

@@ -22,7 +22,7 @@ from hpcrun.job.request.notify_options import variables_in
 from hpcrun.job.request.parameters import parse_indices
 from hpcrun.job.run_paths import RoleRanks
 from hpcrun.job.text.hide_secrets import HIDER
-from hpcrun.job.text.recognise_secrets import MASK
+from hpcrun.job.text.recognise_secrets import MASK, is_secret
 from hpcrun.job.text.units import rank_text
 
 SCHEMA = 1
@@ -380,6 +380,15 @@ def _has_nul(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_has_nul, value))
     return isinstance(value, str) and "\0" in value
+
+
+def variables_text(request: Mapping[str, Any]) -> str:
+    """Return the variables of ``--env`` as they were given; the values of secrets are masked."""
+    texts = []
+    for name, value in pairs_of(request.get("env")):
+        is_hidden = value is None or is_secret(name, str(value))
+        texts.append(f"{name}={MASK if is_hidden else value}")
+    return " ".join(texts)
 
 
 def pairs_of(value: Any) -> list[tuple[str, Any]]:

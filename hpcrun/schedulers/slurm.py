@@ -164,6 +164,8 @@ class SlurmScheduler(Scheduler):
 
     def end_signal(self, job_id: str) -> int | None:
         """Ask accounting; squeue does not show a job's exit code."""
+        if not job_id:
+            return None
         answer = self._run(slurm_text.sacct_command([job_id]))
         signal = None
         for info in slurm_text.parse_sacct(answer.stdout):  # the newest submission is the last

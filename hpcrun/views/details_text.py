@@ -18,10 +18,11 @@ from hpcrun.actions.status.status_details import Insight, last_line, last_metric
 from hpcrun.files.foreign_folder import is_foreign
 from hpcrun.job.job_states import COMPLETED, PENDING, explain_reason
 from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.runs.attempt import alone_note, alone_ranks, last_attempt, load_imports
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.job_versions import versions_of
-from hpcrun.runs.record import Run, pairs_of
+from hpcrun.runs.record import Run, pairs_of, variables_text
 from hpcrun.runs.role_states import role_states
 from hpcrun.runs.use_samples import UseSummary, idle_unknown, idle_warning
 from hpcrun.schedulers.away_nodes import nodes_words
@@ -78,6 +79,9 @@ def _detail_rows(item: RunStatus) -> Rows:
     run = item.run
     attempt = last_attempt(item.folder, item.element or 0)
     rows = [("folder", str(item.folder))]
+    variables = variables_text(run.request)
+    if variables:
+        rows.insert(0, ("env", HIDER.hide(variables)))
     command = command_text(item)
     if command:
         rows.insert(0, ("command", command))

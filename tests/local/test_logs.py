@@ -59,6 +59,7 @@ def test_ranks_nodes_attempts_and_lines_are_chosen(
         ("twice --attempt 0", 2, "", "--attempt 0: must be 1 or more"),
         ("lines --grep loss", 0, "loss 3\nloss 1\n", ""),  # of a progress bar its last state
         ("lines --grep loss -n 1", 0, "loss 1\n", ""),
+        ("lines --grep never", 0, "", "hpcrun: no line matches"),
         ("lines --grep (", 2, "", "regular expression"),
         ("both -n 1", 0, "==> rank 0 stdout <==\n100\n\n==> rank 0 stderr <==\nproblem\n", ""),
         ("both --err", 0, "problem\n", ""),

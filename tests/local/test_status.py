@@ -150,10 +150,15 @@ def test_a_note_is_written_shown_replaced_found_and_removed(two_runs: Hpcrun) ->
     ):
         runs = hpcrun.document("status", "--filter", words, check=True)["runs"]
         assert [run["name"] for run in runs] == names
-    hpcrun("note", "good", "final", check=True)
+    assert hpcrun("note", "good", check=True).stdout == "#paper base\n"
+    assert ": #paper base again" in hpcrun("note", "good", "--add", "again", check=True).stdout
+    assert "\nwas  #paper base again" in hpcrun("note", "good", "final", check=True).stdout
     assert hpcrun.document("status", "good", check=True)["runs"][0]["note"] == "final"
     hpcrun("note", "good", "--remove", check=True)
     assert hpcrun.document("status", "good", check=True)["runs"][0]["note"] is None
+    assert "has no note" in hpcrun("note", "good", check=True).stdout
+    refused = hpcrun("note", "good", "--add")
+    assert (refused.returncode, "--add adds a TEXT" in refused.stderr) == (2, True)
     assert "no runs with these words" in hpcrun("status", "--filter", "final", check=True).stderr
 
 
@@ -164,7 +169,6 @@ def test_a_note_that_cannot_be_kept(two_runs: Hpcrun, subtests: pytest.Subtests)
     secret = "ghp_" + "a1B2" * 9
     job = ("submit", "-P", "local", "--gpus", "0")
     for words, message in (
-        (("note", "good"), "no TEXT is given"),
         (("note", "good", "x" * 201), "has 201 characters"),
         (("note", "good", f"key {secret}"), "the note holds a secret"),
         (("note", "good", "x", "--remove"), "cannot be combined"),

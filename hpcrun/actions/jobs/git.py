@@ -202,10 +202,14 @@ def read_work_tree(folder: Path, env: Mapping[str, str]) -> WorkTree | None:
     if not answer.ok:
         return WorkTree(root, repository.commit, None)
     paths = [entry[_STATUS_WIDTH:] for entry in answer.stdout.split("\0")[:-1]]
+    if len(paths) > _MOST_DIGESTS:
+        return WorkTree(root, repository.commit, len(paths))
     digests = []
-    for path in paths if len(paths) <= _MOST_DIGESTS else ():
-        is_late = time.monotonic() > until
-        digests.append((path, "" if is_late else _digest(root / path)))
+    for path in paths:
+        digest = ""
+        if time.monotonic() < until:
+            digest = _digest(root / path)
+        digests.append((path, digest))
     return WorkTree(root, repository.commit, len(paths), tuple(digests))
 
 

@@ -31,7 +31,8 @@ _MORE_IS_BETTER = re.compile(
     re.IGNORECASE,
 )
 _LOSS = re.compile(r"(loss|err|errors?)(?![a-z])", re.IGNORECASE)
-_PROGRESS = ("epoch", "iter", "iteration", "global_step")
+PROGRESS = ("epoch", "iter", "iteration", "global_step")
+"""Names of numbers that count the work of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def read_metrics(
         rows += _rows_of_rank(begun, rank, patterns, bad)
     names = _names_in(rows)
     # a metric of progress, not of quality, comes last
-    ordered = sorted(names, key=lambda name: name.lower() in _PROGRESS)
+    ordered = sorted(names, key=lambda name: name.lower() in PROGRESS)
     return Metrics(tuple(ordered), tuple(rows), bad.lines)
 
 

@@ -13,7 +13,7 @@ from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.job.job_states import UNKNOWN
 from hpcrun.job.request.parameters import parameters_text
 from hpcrun.job.text.arguments import arguments_of
-from hpcrun.runs.record import LastStatus, Run
+from hpcrun.runs.record import LastStatus, Run, variables_text
 
 
 def filter_words(text: str) -> list[str]:
@@ -51,7 +51,7 @@ def element_text(item: RunStatus, element: ElementStatus) -> str:
 
 def _text(names: str, run: Run, status: LastStatus) -> str:
     command = " ".join((run.request.get("script", ""), *run.request.get("args", ())))
-    parts = [names, run.run_id, run.profile, command, run.note or ""]
+    parts = [names, run.run_id, run.profile, command, variables_text(run.request), run.note or ""]
     parts += [status.hosts or "", status.reason or "", status.cause or ""]
     return " ".join(parts).lower()
 

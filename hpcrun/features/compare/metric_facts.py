@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hpcrun.actions.runs.run_metrics import Metrics, is_more_better
+from hpcrun.actions.runs.run_metrics import PROGRESS, Metrics, is_more_better
 from hpcrun.runs.metric_files import Value
 from hpcrun.views.metrics_table import curves_of, json_value, value_text, whole
 
@@ -37,8 +37,8 @@ class MetricFact:
 def metric_facts(runs: Sequence[Metrics]) -> list[MetricFact]:
     """Return the facts of each metric that is a number in one of the runs, and the pace.
 
-    The best value is left out where it is the last of every run, and so is the value at the last
-    common step.
+    The best value is left out where it is the last of every run, and of what counts the progress;
+    so is the value at the last common step.
     """
     facts = []
     for metric in metric_names(runs):
@@ -46,7 +46,7 @@ def metric_facts(runs: Sequence[Metrics]) -> list[MetricFact]:
         last = [_last(metrics, metric, curve) for metrics, curve in zip(runs, curves, strict=True)]
         facts.append(MetricFact(f"{metric}, last", metric, tuple(last)))
         best = [_best(curve, metric) for curve in curves]
-        if best != last:
+        if best != last and metric not in PROGRESS:
             facts.append(MetricFact(f"{metric}, best", metric, tuple(best)))
         step = _common_step(curves)
         if step is not None:

@@ -78,7 +78,8 @@ def history(
     ),
     words: str | None = option(
         "--filter WORDS",
-        "Count only runs whose name, command or note has all these words, and none behind a !.",
+        "Count only runs with all these words in their name, command, --env, note, state or "
+        "nodes, and none behind a !.",
     ),
     all_jobs: bool = flag(
         "--all-jobs",
@@ -184,9 +185,13 @@ def _since_s(text: str, now_s: float) -> float:
         UsageError: the text is neither a length of time nor a day, or the day lies in the future.
     """
     day = text.strip()
-    if not re.match(r"\d{4}-\d\d-", day):
-        return max(0.0, now_s - read_duration("--since", text))
     hint = "--since 30d, --since 8w, --since 2026-10-01"
+    if not re.match(r"\d{4}-\d\d-", day):
+        try:
+            return max(0.0, now_s - read_duration("--since", text))
+        except UsageError as error:
+            error.hint = hint
+            raise
     try:
         begin_s = datetime.fromisoformat(day).timestamp()
     except (ValueError, OverflowError, OSError):

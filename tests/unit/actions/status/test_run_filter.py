@@ -14,7 +14,7 @@ from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.runs.record import LastStatus
 from tests.unit.builders import run
 
-REQUEST = {"script": "train.py", "args": ["--lr", "0.1"]}
+REQUEST = {"script": "train.py", "args": ["--lr", "0.1"], "env": [["AUG", "1"]]}
 FAILED = LastStatus("FAILED", 1000.0, final=True, cause="KeyError: 'recall'")
 COMPLETED = LastStatus("COMPLETED", 1000.0, final=True)
 
@@ -47,6 +47,8 @@ def sweep(*statuses: LastStatus) -> RunStatus:
         ("paper !completed", False),
         ("paper final", False),
         ("4711", True),
+        ("aug=1", True),
+        ("aug=2", False),
         ("!", False),
     ],
 )
