@@ -54,7 +54,7 @@ def test_what_differs_is_shown_and_what_is_the_same_is_counted(
     assert done.stdout.split("\n", 1)[0].split() == ["L1", "L2"]
     assert shown["state"] == ["COMPLETED", "FAILED"]
     assert shown["note"] == ["-", "#paper"]
-    assert shown["continues"] == ["-", two[0].folder.name]
+    assert shown["checkpoints of"] == ["-", two[0].folder.name]
     assert shown["lr"] == ["0.5", "2"]
     assert shown["fit.py"] == ["first", "+1 -1"]
     assert shown["loss, last"] == ["1.5 at 3", "6 at 3"]

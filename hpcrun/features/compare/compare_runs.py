@@ -184,7 +184,7 @@ def _fact(value: str | Fact | None) -> Fact | None:
 
 
 def _result(item: RunStatus) -> Mapping[str, str | Fact]:
-    """Return what came of a run, and from which run it continued."""
+    """Return what came of a run, and whose checkpoints it was given."""
     status = item.status
     run = item.run
     facts: dict[str, str | Fact] = {"name": run.name}
@@ -200,7 +200,7 @@ def _result(item: RunStatus) -> Mapping[str, str | Fact]:
     if status.attempt:
         facts["attempts"] = Fact(str(status.attempt + 1), status.attempt + 1)
     if run.checkpoints_of:
-        facts["continues"] = run.checkpoints_of
+        facts["checkpoints of"] = run.checkpoints_of
     return facts
 
 
