@@ -178,6 +178,11 @@ COMMANDS: dict[str, Command] = {
         "Cluster",
         "List the nodes on which your runs failed in the last 24 hours.",
     ),
+    "skill": Command(
+        "hpcrun.features.skill.command",
+        "Cluster",
+        "Print instructions for coding agents, or install them in a project.",
+    ),
     "profile list": Command(
         "hpcrun.cli.profile", "Cluster", "List the profiles; * marks the default profile.", "list_"
     ),
@@ -325,6 +330,9 @@ hpcrun preflight --nodelist a100-2 --profile a100  # Check one node
 hpcrun nodes  # List the nodes
 hpcrun nodes forget a100-3  # Use a100-3 again
 hpcrun nodes forget  # Use all of them again
+hpcrun skill  # Print the instructions
+hpcrun skill --install  # Write them into the current project, and print permissions
+hpcrun skill --schema status  # The JSON Schema of hpcrun status --json
 hpcrun clean  # Runs that ended more than 30 days ago, after a question
 hpcrun clean --state failed --older-than 2d  # Failed runs that ended more than 2 days ago
 hpcrun clean --keep 20  # All but the newest 20
