@@ -377,6 +377,7 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
             ("Submit a test job", "y"),
         ),
     ),
+    picture("skill", "hpcrun skill --install"),
     picture("first-submit", "hpcrun submit --gpus 4 --nodes 2 --follow digits.py"),
     picture("first-status", "hpcrun status"),
     end_classify,

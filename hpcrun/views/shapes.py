@@ -33,6 +33,13 @@ class SometimesThere:
 
 
 @dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of several shapes."""
+
+    shapes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OrNull:
     """A shape, or null."""
 

@@ -25,7 +25,15 @@ from pydantic import BaseModel
 
 from hpcrun.cli.commands import COMMANDS, Command
 from hpcrun.cli.output import JSON_SCHEMA
-from hpcrun.views.shapes import Attribute, Documents, OrNull, SetFieldsOnly, Shape, SometimesThere
+from hpcrun.views.shapes import (
+    Attribute,
+    Documents,
+    OneOf,
+    OrNull,
+    SetFieldsOnly,
+    Shape,
+    SometimesThere,
+)
 
 Schema = dict[str, Any]
 
@@ -80,19 +88,26 @@ def command_schema(name: str) -> Schema:
     Raises:
         KeyError: there is no command of this name.
     """
-    builder = _Builder()
     choices = []
     for shape in documents_of(name, COMMANDS[name]):
-        document = {"schema": JSON_SCHEMA, "error": SometimesThere(DocumentError), **shape}
-        choices.append(builder.of_shape(document))
-    failure: Shape = {"schema": JSON_SCHEMA, "error": DocumentError}
-    choices.append(builder.of_shape(failure))
+        choices.append({"schema": JSON_SCHEMA, "error": SometimesThere(DocumentError), **shape})
+    choices.append({"schema": JSON_SCHEMA, "error": DocumentError})
     return {
         "$schema": _DIALECT,
         "title": f"hpcrun {name} --json",
-        "anyOf": choices,
-        "$defs": dict(sorted(builder.definitions.items())),
+        **shape_schema(OneOf(tuple(choices))),
     }
+
+
+def shape_schema(shape: Shape) -> Schema:
+    """Return the JSON Schema of a shape, with the definitions of its classes.
+
+    Raises:
+        NoShapeError: a part of it has no JSON Schema.
+    """
+    builder = _Builder()
+    schema = builder.of_shape(shape)
+    return {**schema, "$defs": dict(sorted(builder.definitions.items()))}
 
 
 def schema_text(name: str) -> str:
@@ -142,6 +157,8 @@ class _Builder:
             return {"type": "array", "items": self.of_shape(shape[0])}
         if isinstance(shape, str | int):
             return {"const": shape}
+        if isinstance(shape, OneOf):
+            return {"anyOf": [self.of_shape(choice) for choice in shape.shapes]}
         if isinstance(shape, OrNull):
             return _any_of([self.of_shape(shape.shape), {"type": "null"}])
         if isinstance(shape, Attribute):
@@ -218,8 +235,7 @@ class _Builder:
         definitions = schema.pop("$defs", {})
         definitions[model.__name__] = schema
         for name, definition in definitions.items():
-            if not needed:
-                definition.pop("required", None)
+            definition["required"] = list(definition.get("properties", ())) if needed else []
             self.definitions[name] = definition
         return {"$ref": f"#/$defs/{model.__name__}"}
 
