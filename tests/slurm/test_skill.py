@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.features.skill.install import PLACES, skill_text
-from tests.harness import Cluster, Completed, wait_for
+from tests.harness import REPO, RESEARCHER, Cluster, Completed, wait_for
 from tests.slurm.lab import Lab
 
 pytestmark = pytest.mark.slurm
@@ -87,12 +87,12 @@ AFTER_CORRECTION = (
     Step(WAIT, of="slower"),
     Step(f"{SWEEP} --sweep lr=0.001,0.01,0.1 --parsable train.py", ID, makes="sweep"),
     Step(WAIT, of="sweep"),
-    Step("hpcrun sweep ID", r"ELEMENT.*\n0 .*COMPLETED", of="sweep"),
+    Step("hpcrun sweep ID", r"\n +0 +COMPLETED +0\.001", of="sweep"),
     Step("hpcrun sweep ID --best loss", "--lr 0.001", of="sweep"),
 )
 AT_END = (
     Step("hpcrun status -v ID", "held|JobHeldUser", of="held"),
-    Step("hpcrun explain ID", "hang", of="hang"),
+    Step("hpcrun explain ID", r"rank 0 on \S+: \d+ s ago: step 1", of="hang"),
     Step("hpcrun explain ID --stacks", "sleep", of="hang"),
     Step("hpcrun cancel ID", "cancelled", of="hang"),
     Step("hpcrun cancel ID", "cancelled", of="held"),
@@ -133,7 +133,8 @@ def done(lab: Lab, slurm_cluster: Cluster) -> Iterator[Done]:
     done.jobs["held"] = lab.person(*small, "--sbatch", "hold", hang.name).stdout.strip()
     lab.person.write("train.py", TRAIN)
     run(lab, AFTER_CORRECTION, done)
-    wait_for(lambda: "step 1" in lab.person("logs", "hang").stdout, 60, "the job that hangs")
+    job = done.jobs["hang"]
+    wait_for(lambda: "step 1" in lab.person("logs", job).stdout, 60, "the job that hangs")
     run(lab, AT_END, done)
     yield done
     if left := slurm_cluster.jobs() - before:
@@ -153,6 +154,43 @@ def test_a_command_of_the_skill_does_what_the_skill_says(step: Step, done: Done)
 
 def test_an_agent_s_task_leaves_no_job_behind(done: Done, slurm_cluster: Cluster) -> None:
     assert not set(done.jobs.values()) & slurm_cluster.jobs()
+
+
+def test_the_qos_of_the_page_limits_gpus_at_a_time_and_counts_gpu_hours(
+    lab: Lab, slurm_cluster: Cluster
+) -> None:
+    page = (REPO / "docs/agents.md").read_text("utf-8")
+    lines = re.findall(r"^sacctmgr (.*)", page, re.MULTILINE)
+    try:
+        for line in lines:
+            slurm_cluster.slurm(
+                "sacctmgr", "--immediate", *line.replace("alice", RESEARCHER).split()
+            )
+        small = (
+            "submit",
+            "--qos",
+            "agents",
+            "--gpus",
+            "h100:1",
+            "--time",
+            "5m",
+            "--launcher",
+            "srun",
+        )
+        lab.person(*small, "--wait", "true", check=True)
+        large = ("--qos=agents", "--partition=gpu", "--nodes=2", "--gres=gpu:h100:8", "--time=5")
+        refused = lab.person.run("sbatch", *large, "--wrap=true", check=False)
+        assert "QOS" in refused.stderr
+        budgets = lab.person.document("history")["budgets"]
+        allowed = {
+            (budget["holder"], budget["resource"]): budget["allowed_hours"] for budget in budgets
+        }
+        assert allowed["QOS agents", "gres/gpu"] == 200
+    finally:
+        slurm_cluster.slurm(
+            "sacctmgr", "--immediate", "modify", "user", RESEARCHER, "set", "qos-=agents"
+        )
+        slurm_cluster.slurm("sacctmgr", "--immediate", "delete", "qos", "agents")
 
 
 def test_the_skill_is_written_where_agents_read_it(lab: Lab) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.features.compare.compare_runs import ComparedFact
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.views.shapes import Documents, Shape, of
 
@@ -17,7 +18,7 @@ _RUN: Shape = {
 _COMPARISON: Shape = {
     "kind": "compare",
     "runs": [_RUN],
-    "sections": {str: [{"name": str, "values": [Any], "differs": bool}]},
+    "sections": {str: [{**of(ComparedFact, "name differs"), "values": [Any]}]},
     "remarks": [str],
 }
 DOCUMENTS: Documents = {"compare": (_COMPARISON,)}
