@@ -328,6 +328,7 @@ def end_digits(desk: Desk) -> None:
 
 
 SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
+    picture("skill", "hpcrun skill --permissions"),
     fit_thrice,
     picture("compare", "hpcrun compare base noisy", columns=80),
     picture(
@@ -377,7 +378,6 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
             ("Submit a test job", "y"),
         ),
     ),
-    picture("skill", "hpcrun skill --install"),
     picture("first-submit", "hpcrun submit --gpus 4 --nodes 2 --follow digits.py"),
     picture("first-status", "hpcrun status"),
     end_classify,

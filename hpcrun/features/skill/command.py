@@ -10,6 +10,7 @@ from hpcrun.cli.options import argument, check_one_of, flag, option
 from hpcrun.cli.output import Outcome, stdout, verbatim
 from hpcrun.errors import NotFoundError, UsageError, did_you_mean
 from hpcrun.features.skill.install import install_skill, skill_text
+from hpcrun.features.skill.schema import commands_with_documents, schema_text
 from hpcrun.job.text.quoting import quote_bash
 from hpcrun.views.text import one_line, written_line
 
@@ -54,10 +55,10 @@ def permission_lines() -> list[str]:
     Commands that are not there are left out.
     """
     lines = []
-    for word, names in _PERMISSIONS.items():
+    for rule, names in _PERMISSIONS.items():
         for name in names:
             if name in COMMANDS:
-                lines.append(f"{word:<5}  hpcrun {name} *")
+                lines.append(f"{rule:<5}  hpcrun {name} *")
     return [*lines, *(f"deny   {words} *" for words in _DENY_WORDS)]
 
 
@@ -71,8 +72,6 @@ def _install(project: Path) -> Outcome:
 
 
 def _schema(name: str) -> str:
-    from hpcrun.features.skill.schema import commands_with_documents, schema_text
-
     command = name.replace("-", " ")
     known = commands_with_documents()
     if command not in known:
