@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Document = Callable[[], dict[str, Any]]
-Kind = Literal["stdout", "stderr", "person", "table", "verbatim"]
+Kind = Literal["stdout", "stderr", "table", "verbatim"]
 JSON_SCHEMA = 1
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
@@ -68,11 +68,6 @@ def stdout(lines: Iterable[str]) -> TextPart:
 def stderr(lines: Iterable[str]) -> TextPart:
     """Return lines for stderr: for a person, and not for the program behind a pipe."""
     return TextPart("stderr", tuple(lines))
-
-
-def for_person(line: str) -> TextPart:
-    """Return a line for stderr that is printed on a terminal only."""
-    return TextPart("person", (line,))
 
 
 def table(renderable: RenderableType) -> TextPart:
@@ -239,7 +234,7 @@ def _print_parts(parts: Iterable[TextPart]) -> None:
             _print(sys.stdout, text)
         elif part.kind == "verbatim":
             write(text)
-        elif part.kind == "stderr" or sys.stderr.isatty():
+        else:
             _print(sys.stderr, text)
 
 
