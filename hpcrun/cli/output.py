@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Document = Callable[[], dict[str, Any]]
 Kind = Literal["stdout", "stderr", "table", "verbatim"]
 JSON_SCHEMA = 1
+_BEGINNING = "{\n"  # of a document that is indented
+_END = "\n}"
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
 # A path has up to 255 characters between two slashes; a longer word is a mistake, and nobody reads
@@ -96,6 +98,7 @@ class _Answer:
 
     json = False  # --json was given: every later failure is part of the document
     document: dict[str, Any] | None = None  # None as long as there is no result
+    begun: dict[str, Any] | None = None  # the first fields of the document, printed already
     # an option and its value for the commands that a text proposes, and those commands
     option: str = ""
     with_option: tuple[str, ...] = ()
@@ -167,6 +170,17 @@ def show(outcome: Outcome) -> int:
     return outcome.failure.exit_code
 
 
+def begin_document(fields: Mapping[str, Any]) -> None:
+    """Print the first fields of the JSON document now; :func:`finish` prints the others.
+
+    Who ends this process before its end has these fields. Without --json nothing is printed.
+    """
+    if _Answer.json:
+        _Answer.begun = {"schema": JSON_SCHEMA, **fields}
+        text = json.dumps(_without_secrets(_Answer.begun), indent=2)
+        _print(sys.stdout, f"{text.removesuffix(_END)},")
+
+
 def finish(status: int = 0) -> None:
     """Print the command's JSON document, if the command has one.
 
@@ -180,8 +194,11 @@ def finish(status: int = 0) -> None:
         error = {"message": f"exit status {status}", "hint": None, "exit_code": status}
         document = {**document, "error": error}
     _Answer.document = None
+    begun = _Answer.begun or {}
     shown = {"schema": JSON_SCHEMA, **_without_secrets(document)}
-    _print(sys.stdout, json.dumps(shown, indent=2))
+    others = {name: value for name, value in shown.items() if name not in begun}
+    text = json.dumps(others, indent=2)
+    _print(sys.stdout, text.removeprefix(_BEGINNING) if begun else text)
 
 
 def give_up_stdout() -> None:

@@ -49,7 +49,8 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
     assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]
     assert "1 of 3 failed: rank 0 on local-0 failed first" in hpcrun("status", check=True).stdout
     assert (
-        hpcrun("cancel", "--yes", "last/1").stderr == f"hpcrun: job {job_id}_1 has already ended: FAILED\n"
+        hpcrun("cancel", f"{job_id}/1").stderr
+        == f"hpcrun: job {job_id}_1 has already ended: FAILED\n"
     )
     explained = hpcrun("explain", "last", check=True)
     assert "last is a sweep; showing its first failed element, 1\n" in explained.stderr

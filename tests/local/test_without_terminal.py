@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from typing import Any
 
 import pytest
 
 from tests.harness import Completed, Hpcrun, wait_for
 
-JOB = ("submit", "-P", "local", "--gpus", "0", "--cpus", "1")
+JOB = ("submit", "-P", "local", "--gpus", "0")
 
 
 def closed(hpcrun: Hpcrun, line: str) -> Completed:
@@ -114,6 +116,7 @@ OF_A_RUN = (
     "status",
     "status --gpus",
     "sweep",
+    "wait",
 )
 
 
@@ -131,7 +134,101 @@ def test_a_command_says_which_run_is_the_newest(hpcrun: Hpcrun, command: str) ->
     hpcrun(*JOB, "-J", "x", "--wait", "echo", "loss=1", check=True)
     job_id = hpcrun.status()["job_id"]
     for run in ("", " last"):
-        assert f"the newest of all runs: x, job {job_id}\n" in closed(
-            hpcrun, f"hpcrun {command}{run}"
-        ).stderr
+        assert (
+            f"the newest of all runs: x, job {job_id}\n"
+            in closed(hpcrun, f"hpcrun {command}{run}").stderr
+        )
     assert "newest" not in closed(hpcrun, f"hpcrun {command} {job_id}").stderr
+
+
+# --- submit --wait, submit --parsable, wait ------------------------------------------------------
+
+
+def cut_off(hpcrun: Hpcrun, *args: str, by: signal.Signals) -> tuple[str, int]:
+    """End a command once it has printed the ids of jobs; return its stdout and exit status."""
+    with subprocess.Popen(
+        hpcrun.argv(*args),
+        env=hpcrun.environ,
+        cwd=hpcrun.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        while "job_ids" not in first:
+            first += process.stdout.readline()
+        process.send_signal(by)
+        text = first + process.stdout.read()
+    return text, process.returncode
+
+
+def test_a_wait_that_sigterm_cuts_off_has_printed_the_whole_document(hpcrun: Hpcrun) -> None:
+    text, status = cut_off(hpcrun, *JOB, "--wait", "--json", "sleep", "300", by=signal.SIGTERM)
+    printed = json.loads(text)
+    assert printed["job_id"] == hpcrun.status()["job_id"]
+    assert printed["plan"]["command_line"] == "sleep 300"
+    assert (status, printed["error"]["exit_code"]) == (143, 143)
+    assert hpcrun.status()["state"] == "RUNNING"
+
+
+def test_a_wait_that_is_killed_has_printed_the_id(hpcrun: Hpcrun) -> None:
+    text, _ = cut_off(hpcrun, *JOB, "--wait", "--json", "sleep", "300", by=signal.SIGKILL)
+    assert f'"job_id": "{hpcrun.status()["job_id"]}"' in text
+
+
+def test_parsable_prints_the_id_alone_before_the_end(hpcrun: Hpcrun) -> None:
+    plain = closed(hpcrun, f"hpcrun {' '.join(JOB)} --parsable true")
+    assert plain.stdout == f"{hpcrun.status()['job_id']}\n"
+    with subprocess.Popen(
+        hpcrun.argv(*JOB, "--parsable", "--wait", "sleep", "300"),
+        env=hpcrun.environ,
+        cwd=hpcrun.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{hpcrun.status()['job_id']}\n"
+        process.kill()
+
+
+def test_the_end_of_a_failed_run_has_its_cause_and_its_rank(hpcrun: Hpcrun) -> None:
+    hpcrun.write("train.py", "raise KeyError('recall')\n")
+    done = closed(hpcrun, f"hpcrun {' '.join(JOB)} --wait --json train.py")
+    end = document(done)
+    assert done.returncode == 7
+    assert "KeyError: 'recall' at train.py:1" in end["cause"]
+    assert (end["rank"], end["rank_exit_status"], end["exit_status"]) == (0, 1, 1)
+    [again] = document(closed(hpcrun, f"hpcrun wait {end['job_id']} --json"))["runs"]
+    same = ("state", "exit_status", "cause", "rank", "never_starts")
+    assert {name: again[name] for name in same} == {name: end[name] for name in same}
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("good", 0),
+        ("good bad", 7),
+        ("good slow --timeout 2s", 8),
+        ("bad slow --timeout 2s", 8),
+        ("good slow --any", 0),
+        ("bad slow --any", 7),
+        ("slow --any --timeout 2s", 8),
+    ],
+)
+def test_the_exit_status_of_wait_says_how_the_runs_ended(
+    hpcrun: Hpcrun, words: str, status: int
+) -> None:
+    for name, seconds, end in (("good", 0, 0), ("bad", 0, 3), ("slow", 300, 0)):
+        program = f"'sleep {seconds}; exit {end}'"
+        assert closed(hpcrun, f"hpcrun {' '.join(JOB)} -J {name} --wrap {program}").returncode == 0
+    hpcrun.ended("good")
+    hpcrun.ended("bad")
+    done = closed(hpcrun, f"hpcrun wait {words}")
+    assert (done.returncode, done.stdout.count("\n")) == (
+        status,
+        len(words.split(" --")[0].split()),
+    )

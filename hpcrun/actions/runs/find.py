@@ -129,11 +129,7 @@ def _checked_index(run: Run, elements: Elements | None, index: int) -> int:
 
 
 def _find(label: str, store: RunStore) -> FoundRun:
-    if not label.strip():
-        raise UsageError(
-            "the name of the run is empty",
-            hint="hpcrun status lists the runs; 'last' is the newest",
-        )
+    check_not_empty(label, "run", "hpcrun status lists the runs; 'last' is the newest")
     ids = store.run_ids()
     if not ids:
         raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit creates one")
@@ -213,6 +209,16 @@ def newest_line(run: Run) -> str:
     """
     job = f"job {run.job_id}" if run.job_id else run.run_id
     return f"the newest of all runs: {run.name}, {job}"
+
+
+def check_not_empty(label: str, noun: str, listing: str) -> None:
+    """Check that a label is not empty, as a script's is whose variable is not set.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    if not label.strip():
+        raise UsageError(f"the name of the {noun} is empty", hint=listing)
 
 
 def choose_id(

@@ -77,6 +77,11 @@ class RunStatus:
         return self.run.job_id or self.run.run_id
 
     @property
+    def known_reason(self) -> state.Reason | None:
+        """The meaning of the scheduler's reason, None if it has none."""
+        return state.explain_reason(self.status.reason or "")
+
+    @property
     def never_starts(self) -> state.Reason | None:
         """Why the pending job never starts as it is, None if it may."""
         if self.status.final:
