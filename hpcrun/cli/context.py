@@ -21,7 +21,7 @@ from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.ports import Ports, Surroundings, Typed
 from hpcrun.cli.output import Outcome, can_ask, hold, note, tell, wants_json
 from hpcrun.errors import HpcrunError
-from hpcrun.job.job_states import RUNNING
+from hpcrun.job.job_states import RUNNING, OverLimit
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.views.text import one_line
 
@@ -63,6 +63,7 @@ class Context:
     # another runs folder, which is only read; None for the user's own
     foreign: ForeignRuns | None = None
     _slurm_answers: dict[str, str | None] = field(default_factory=dict)
+    _over_limits: dict[tuple[str, str], OverLimit | None] = field(default_factory=dict)
 
     @cached_property
     def configuration(self) -> Configuration:
@@ -227,7 +228,9 @@ class Context:
 
         # the user's cache folder, not the runs folder: a user may have several of those
         cache = user_folder("cache")
-        return SlurmScheduler(self.env, cache=cache, polls=polls, _known=self._slurm_answers)
+        return SlurmScheduler(
+            self.env, cache=cache, polls=polls, _known=self._slurm_answers, _over=self._over_limits
+        )
 
     def machine(self) -> Machine:
         """Return the resources of this machine."""

@@ -1,13 +1,15 @@
-"""How a run ended, or why it has not, as JSON: for wait, and for submit --wait."""
+"""How a run ended, or why it has not, as JSON: for wait, submit --wait, status and explain."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.first_line import Ending
 from hpcrun.job.job_states import PENDING
 from hpcrun.views.text import fields_of
+
+if TYPE_CHECKING:
+    from hpcrun.explain.first_line import Ending
 
 
 def end_json(item: RunStatus, end: Ending) -> dict[str, Any]:
@@ -25,11 +27,17 @@ def end_json(item: RunStatus, end: Ending) -> dict[str, Any]:
 
 
 def waiting_json(item: RunStatus) -> dict[str, Any]:
-    """Return whether a pending run ever starts, and what to do; nothing to do for others."""
-    known = None
-    if item.status.state == PENDING:
-        known = item.known_reason
+    """Return whether a pending run ever starts, what to do, and the limit that it alone is over.
+
+    There is nothing to do about other runs.
+    """
     advice = None
-    if known is not None:
-        advice = known.advice.replace("JOB", item.label)
-    return {"never_starts": item.never_starts is not None, "advice": advice}
+    if item.status.state == PENDING and item.known_reason is not None:
+        advice = item.known_reason.advice.replace("JOB", item.label)
+    never = item.never_starts
+    if never is not None:
+        advice = never.advice.replace("JOB", item.label)
+    limit = None
+    if item.over_limit is not None:
+        limit = fields_of(item.over_limit, "holder what requested allowed whose")
+    return {"never_starts": never is not None, "advice": advice, "limit": limit}

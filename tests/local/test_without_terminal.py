@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 
 from tests.harness import Completed, Hpcrun, wait_for
+from tests.harness import without_stdin as closed
 
 JOB = ("submit", "-P", "local", "--gpus", "0")
-
-
-def closed(hpcrun: Hpcrun, line: str) -> Completed:
-    """Run a line of bash, in which stdin is closed."""
-    return hpcrun.shell(f"{line} <&-")
 
 
 def document(done: Completed) -> dict[str, Any]:
