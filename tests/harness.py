@@ -292,6 +292,12 @@ def end_servers() -> None:
             SERVERS.popitem()[1].end()
 
 
+def without_stdin(person: Hpcrun, line: str) -> Completed:
+    """Run a line of bash with a command of hpcrun, whose stdin is closed."""
+    function = f'hpcrun() {{ {person.venv}/bin/python -m hpcrun "$@"; }}'
+    return person.run("bash", "-c", f"{function}; {line} <&-", check=False)
+
+
 def at_end(terminal: Any) -> tuple[int, str]:
     """Wait for the end of what runs on a terminal; return its exit status, and what it printed
     last.

@@ -118,6 +118,9 @@ COMMANDS: dict[str, Command] = {
         "Write a note on a run, or replace it; `status --filter` finds its words.",
         "note_",
     ),
+    "wait": Command(
+        "hpcrun.cli.wait", "Watch", "Wait until runs end, or are known to never start."
+    ),
     "cancel": Command(
         "hpcrun.cli.control",
         "Control",
@@ -308,6 +311,8 @@ hpcrun shell  # On the first node of the newest run
 echo nvidia-smi | hpcrun shell 4711 --node a100-2  # One command on a node of job 4711
 hpcrun note 4711 '#paper baseline'  # Note it, with a tag
 hpcrun note 4711 --remove  # Remove the note
+hpcrun wait 4711 --timeout 100s  # 100 seconds at most; exit status 8 if it still goes on
+hpcrun wait --any 4711 4712  # For the first of two jobs to end
 hpcrun cancel 4711  # One run
 hpcrun cancel 4711/3  # Element 3 of a sweep
 hpcrun cancel --state pending  # All pending runs, after a question

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.ports import Ports, Surroundings, Typed
-from hpcrun.cli.output import Outcome, can_ask, for_person, hold, note, tell, wants_json
+from hpcrun.cli.output import Outcome, can_ask, hold, note, tell, wants_json
 from hpcrun.errors import HpcrunError
-from hpcrun.job.job_states import RUNNING
+from hpcrun.job.job_states import RUNNING, OverLimit
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.views.text import one_line
 
@@ -63,6 +63,7 @@ class Context:
     # another runs folder, which is only read; None for the user's own
     foreign: ForeignRuns | None = None
     _slurm_answers: dict[str, str | None] = field(default_factory=dict)
+    _over_limits: dict[tuple[str, str], OverLimit | None] = field(default_factory=dict)
 
     @cached_property
     def configuration(self) -> Configuration:
@@ -227,7 +228,9 @@ class Context:
 
         # the user's cache folder, not the runs folder: a user may have several of those
         cache = user_folder("cache")
-        return SlurmScheduler(self.env, cache=cache, polls=polls, _known=self._slurm_answers)
+        return SlurmScheduler(
+            self.env, cache=cache, polls=polls, _known=self._slurm_answers, _over=self._over_limits
+        )
 
     def machine(self) -> Machine:
         """Return the resources of this machine."""
@@ -248,18 +251,19 @@ class Context:
         return replace(waiter_for(run_id, self.ports), tell=_tell_why_it_waits())
 
     def named(
-        self, words: Sequence[str], *, newest: bool = False
+        self, words: Sequence[str], *, tells_newest: bool = True
     ) -> Generator[Outcome, None, list[FoundRun]]:
         """Find runs and elements, and print the notes on their names.
 
-        With ``newest``, also print which run ``last`` is.
+        With ``tells_newest``, also print which run ``last`` is; a JSON document has its id.
         """
-        from hpcrun.actions.runs.find import LAST, find_element, newest_line
+        from hpcrun.actions.runs.find import find_element, is_last, newest_line
 
         runs = [find_element(name, self.store) for name in words]
         yield note(item.note for item in runs)
-        if newest and LAST in words:
-            yield Outcome(notes=[for_person(newest_line(runs[words.index(LAST)].run))])
+        if tells_newest and not wants_json():
+            newest_ones = [run for word, run in zip(words, runs, strict=True) if is_last(word)]
+            yield note(newest_line(item.run) for item in newest_ones[:1])
         return runs
 
     def rules(self) -> tuple[Rule, ...]:

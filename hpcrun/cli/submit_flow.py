@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
-from hpcrun.cli.interrupt import SUBMITTED
+from hpcrun.cli.interrupt import SUBMITTED, terminated_too
 from hpcrun.cli.options import check_note, check_one_of
 from hpcrun.cli.output import (
     Document,
     Outcome,
     Outcomes,
     TextPart,
+    begin_document,
     note,
     printed,
     stderr,
@@ -284,7 +285,9 @@ def wait_for_end(done: Sequence[SubmitResult], context: Context, start: Start) -
         return
     from hpcrun.cli.submit_end import run_end, sweep_end
 
-    if done[0].run.plan.get("sweep"):
-        yield sweep_end(done, context)
-    else:
-        yield run_end(done[0], context, follow=start.follow)
+    with terminated_too():
+        begin_document(plan_text.ids_json(done))
+        if done[0].run.plan.get("sweep"):
+            yield sweep_end(done, context)
+        else:
+            yield run_end(done[0], context, follow=start.follow)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from hpcrun.job.job_states import JobInfo
+from hpcrun.job.job_states import JobInfo, OverLimit
 
 Verb = Literal["cancel", "hold", "release"]
 """What a person does to a job of the queue."""
@@ -119,6 +119,13 @@ class Scheduler(Protocol):
 
         ``hosts`` is a node list in the form of :class:`JobInfo`. The result is empty if the
         scheduler knows no nodes, or does not respond.
+        """
+        return {}
+
+    def over_limits(self, reasons: Mapping[str, str]) -> Mapping[str, OverLimit]:  # noqa: ARG002
+        """Return the limits that pending jobs alone are over; a job without one is left out.
+
+        ``reasons`` is job id → the scheduler's reason. Both have the id of a whole array.
         """
         return {}
 

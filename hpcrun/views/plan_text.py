@@ -419,6 +419,15 @@ def submitted_json(result: SubmitResult) -> dict[str, Any]:
     }
 
 
+def ids_json(results: Sequence[SubmitResult]) -> dict[str, Any]:
+    """Return the beginning of the document of a submission: the ids, before its jobs end."""
+    return {
+        "kind": "submitted",
+        **fields_of(results[0].run, "run_id job_id"),
+        "job_ids": [result.run.job_id for result in results],
+    }
+
+
 def submissions_json(results: Sequence[SubmitResult]) -> dict[str, Any]:
     """Return the arrays of a sweep, or the only job, as a JSON document."""
     return joined_json([submitted_json(result) for result in results])
