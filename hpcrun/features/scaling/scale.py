@@ -54,6 +54,7 @@ from hpcrun.features.scaling.study_flow import (
     study_lines,
     wait_for_study,
 )
+from hpcrun.job.plan.cost import gpu_hours_text, total_hours
 from hpcrun.job.plan.job_plan import Plan, name_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.after import Dependency
@@ -61,7 +62,7 @@ from hpcrun.job.request.job_request import GpuCount, JobRequest
 from hpcrun.job.resources.shape import decide_size, for_gpu_type
 from hpcrun.job.run_paths import RunFolder, run_name
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.views.plan_text import prepared_json, prepared_lines
+from hpcrun.views.plan_text import prepared_json, prepared_lines, total_cost
 from hpcrun.views.text import count, one_line
 
 StudyJob = tuple[StudyPoint, Prepared]
@@ -184,7 +185,7 @@ def _submit_jobs(
     """Submit runs of a study, each shown when it is."""
     if jobs:
         _, prepared = jobs[-1]
-        yield printed([*prepared_lines(prepared), *study_lines(study)])
+        yield printed([*prepared_lines(prepared), *study_lines(study), *_cost_lines(jobs)])
     submitted = []
 
     with interrupted_as(partial(interrupted, study, context)):
@@ -240,7 +241,7 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
         return one_line(f"{run_name(point.run_id)}  {point_text(study, point)}: {program}")
 
     def text() -> Iterator[TextPart]:
-        yield stderr([*study_lines(study), *starmap(line, jobs), ""])
+        yield stderr([*study_lines(study), *starmap(line, jobs), *_cost_lines(jobs), ""])
         if jobs:
             _, prepared = jobs[0]
             yield stderr([*prepared_lines(prepared), ""])
@@ -248,9 +249,20 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
 
     def document() -> dict[str, Any]:
         points = [{**asdict(point), **prepared_json(prepared)} for point, prepared in jobs]
-        return {"kind": "study_plan", **head_json(study), "points": points}
+        return {
+            "kind": "study_plan",
+            **head_json(study),
+            **total_cost(points),
+            "points": points,
+        }
 
     return Outcome(text, document)
+
+
+def _cost_lines(jobs: Sequence[StudyJob]) -> list[str]:
+    """Return the GPU-hours of all runs at most; no line if those of one are not known."""
+    hours = total_hours(prepared.cost().gpu_hours_with_requeues for _, prepared in jobs)
+    return [f"cost       at most {gpu_hours_text(hours)} in all"] if hours else []
 
 
 def submitted_lines(
