@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configuration
     from hpcrun.actions.profiles.detected import DetectedProfile
@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configur
     from hpcrun.actions.user_choice import Choose
     from hpcrun.profiles.config import Config
     from hpcrun.profiles.folders import Source
+    from hpcrun.profiles.limits import Limits
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.protocol import Scheduler
 
@@ -50,6 +51,27 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
+class Consent:
+    """How a person allows what is over a limit."""
+
+    # asks a question at the terminal and returns whether the answer was yes; None without one
+    ask: Callable[[str], bool] | None = None
+    hint: str = ""  # what a person can do, where nobody can be asked
+    # the jobs that are within the limits together, or that a person has allowed
+    jobs: tuple[object, ...] = ()
+
+    def has(self, job: object) -> bool:
+        """Return whether exactly this job was checked, and not only an equal one."""
+        return any(job is each for each in self.jobs)
+
+
+def _no_limits() -> Limits:
+    from hpcrun.profiles.limits import Limits
+
+    return Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a command needs to know of its caller; ``cli`` and ``api`` alone build it."""
 
@@ -69,3 +91,7 @@ class Surroundings:
     detected: DetectedProfile | None = None  # the detected profile; None without Slurm
     # asks the user at the terminal, and returns the value of an option; None without a terminal
     choose: Choose | None = None
+    limits: Callable[[], Limits] = _no_limits  # returns the limits on what a command submits
+    # how the command was called: ``terminal`` and ``agent`` of a run's record
+    by: dict[str, Any] | None = None
+    consent: Consent = field(default_factory=Consent)

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.status.past_jobs import NOT_EXAMINED, PastJob
 from hpcrun.actions.status.run_filter import filter_words
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import check_new_file, check_one_of, flag, option, read_duration
@@ -24,6 +25,7 @@ from hpcrun.cli.output import (
     verbatim,
 )
 from hpcrun.errors import PlanError, UsageError, did_you_mean
+from hpcrun.features.history.accounted_jobs import accounted_jobs
 from hpcrun.features.history.history import (
     Budget,
     CauseCount,
@@ -32,7 +34,6 @@ from hpcrun.features.history.history import (
     budgets_of,
     get_history,
 )
-from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
 from hpcrun.job.text.units import format_span
 from hpcrun.views.figure import DARK, PAGE, new_figure, paper_style, save_figure, style_of
 from hpcrun.views.text import count, csv_text, fields_of, one_line, text_table, written_line

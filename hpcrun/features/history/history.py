@@ -9,7 +9,6 @@ week of the end, a wait in the week of the start.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,13 +18,18 @@ from functools import partial
 from statistics import median
 
 from hpcrun.actions.ports import Ports
+from hpcrun.actions.status.past_jobs import (
+    DEFAULT_ACCOUNT,
+    JobTime,
+    PastJob,
+    jobs_of_run,
+    runs_since,
+)
 from hpcrun.actions.status.run_filter import matching_runs
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, failed_elements
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import SchedulerError
 from hpcrun.explain.first_line import Rules, with_element_lines, with_first_lines
-from hpcrun.features.history.past_jobs import DEFAULT_ACCOUNT, JobTime, PastJob, jobs_of_run
-from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit
 
@@ -228,30 +232,6 @@ def _jobs_within(runs: Iterable[RunStatus], since_s: float) -> list[PastJob]:
     for item in runs:
         jobs += [job for job in jobs_of_run(item) if is_within(job, since_s)]
     return jobs
-
-
-def runs_since(store: RunStore, since_s: float) -> list[str]:
-    """Return the runs that may have been active since a time.
-
-    The ids, marks and status files of the runs decide this. No run is read.
-    """
-    active = set(store.active_ids())
-    first_id = f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
-    runs = []
-    for run_id in store.run_ids():
-        may_be_active = run_id >= first_id or run_id in active
-        if may_be_active or _has_changed(store, run_id, since_s):
-            runs.append(run_id)
-    return runs
-
-
-def _has_changed(store: RunStore, run_id: str, since_s: float) -> bool:
-    """Whether the status file of a run was written since a time."""
-    try:
-        status = os.stat(RunFolder(store.folder(run_id)).status)
-    except OSError:
-        return False
-    return status.st_mtime >= since_s
 
 
 def is_within(job: PastJob, since_s: float) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from hpcrun.actions.jobs import submission
 from hpcrun.actions.jobs.after_and_chain import check_can_wait
 from hpcrun.actions.jobs.job_defaults import settle, with_defaults
+from hpcrun.actions.jobs.limits import check_limits
 from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, request_record
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.program import with_launcher
@@ -129,10 +130,11 @@ def run_study(
         yield study_plan(study, jobs)
         return
     submission.check_available(plan, context.scheduler(plan.scheduler))
+    surroundings = _checked(jobs, context)
     studies = StudyStore(context.store.root)
     studies.save(study)
     with studies.submitting(study.study_id):
-        submitted = yield from _submit_jobs(study, jobs, context, None)
+        submitted = yield from _submit_jobs(study, jobs, context, surroundings)
     yield from _finish(study, jobs, submitted, context, wait=wait, shown=as_json)
 
 
@@ -151,11 +153,12 @@ def resume_study(
         if dry_run:
             yield study_plan(study, jobs)
             return
+        surroundings = _checked(jobs, there)
         if must_wait_between(study, jobs):
             wait_for_study(status.study, context)
         studies.save(study)
         last = last_open(status) if study.one_by_one else None
-        submitted = yield from _submit_jobs(study, jobs, there, last)
+        submitted = yield from _submit_jobs(study, jobs, there, surroundings, last)
     yield from _finish(study, jobs, submitted, there, wait=wait, shown=as_json or not jobs)
 
 
@@ -179,8 +182,17 @@ def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context
     return jobs, there
 
 
+def _checked(jobs: Sequence[StudyJob], context: Context) -> Surroundings:
+    """Check that all runs are within the limits together, before one of them is submitted."""
+    return check_limits([prepared for _, prepared in jobs], context.ports, context.surroundings)
+
+
 def _submit_jobs(
-    study: Study, jobs: list[StudyJob], context: Context, last: Dependency | None
+    study: Study,
+    jobs: list[StudyJob],
+    context: Context,
+    surroundings: Surroundings,
+    last: Dependency | None = None,
 ) -> Generator[Outcome, None, list[Submitted]]:
     """Submit runs of a study, each shown when it is."""
     if jobs:
@@ -189,7 +201,7 @@ def _submit_jobs(
     submitted = []
 
     with interrupted_as(partial(interrupted, study, context)):
-        for item in submit_points(study, jobs, context, last):
+        for item in submit_points(study, jobs, context, last, surroundings):
             submitted.append(item)
             yield printed(submitted_lines(study, *item))
     return submitted
@@ -450,7 +462,11 @@ def must_wait_between(study: Study, jobs: Sequence[StudyJob]) -> bool:
 
 
 def submit_points(
-    study: Study, jobs: Sequence[StudyJob], context: Context, last: Dependency | None = None
+    study: Study,
+    jobs: Sequence[StudyJob],
+    context: Context,
+    last: Dependency | None = None,
+    surroundings: Surroundings | None = None,
 ) -> Iterator[Submitted]:
     """Submit runs of a study, note each in its record at once, and yield what became of it.
 
@@ -463,6 +479,7 @@ def submit_points(
         KeyboardInterrupt: the user presses Ctrl-C.
     """
     folder = context.store.folder
+    surroundings = surroundings or context.surroundings
     waits = must_wait_between(study, jobs)
     studies = StudyStore(context.store.root)
     for planned, prepared in jobs:
@@ -474,7 +491,7 @@ def submit_points(
         item: submission.SubmitResult | HpcrunError
         try:
             item = submission.submit(
-                prepared, context.ports, context.surroundings, point.run_id, lineage=lineage
+                prepared, context.ports, surroundings, point.run_id, lineage=lineage
             )
             point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
         except InterruptedByUser:  # it speaks of one run, and there are several
