@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configuration
     from hpcrun.actions.profiles.detected import DetectedProfile
@@ -14,11 +14,20 @@ if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configur
     from hpcrun.profiles.config import Config
     from hpcrun.profiles.folders import Source
     from hpcrun.profiles.limits import Limits
+    from hpcrun.runs.record import Run
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.protocol import Scheduler
 
     Schedulers = Callable[[str], Scheduler]
     """Scheduler name → adapter."""
+
+    class NoteAction(Protocol):
+        """Notes an action on runs, and never fails: ``ActionLog.note``."""
+
+        def __call__(
+            self, action: str, runs: Sequence[Run], secrets: Collection[str] = (), **more: Any
+        ) -> None:
+            """Note the action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,8 @@ class Ports:
     now_s: Callable[[], float]  # returns the time, in seconds since the epoch
     # is called once with the id of each run whose end has become known
     on_end: Callable[[str], None] = lambda _: None
+    # notes an action on runs: its name, the runs, and further fields
+    note_action: NoteAction = lambda *_, **__: None
     # is called with the runs of each status command, the runs folder and the time
     on_status: Callable[[Sequence[RunStatus], Path, float], None] = lambda *_: None
 

@@ -12,7 +12,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.profiles.folders import Folder
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.foreign_runs import ForeignRuns
+    from hpcrun.runs.record import Run
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.cluster_facts_cache import FactsCache
     from hpcrun.schedulers.pending_and_usage import SlurmQueue
@@ -175,7 +176,7 @@ class Context:
             return Consent(_ask_all_the_same)
         if self.typed.stdin:
             return Consent(hint="a person types this at a terminal: hpcrun submit FILE")
-        return Consent(hint=f"a person types this at a terminal: {command_typed()}")
+        return Consent(hint=f"a person types this at a terminal: {shlex.join(words_typed())}")
 
     def _chooser(self) -> Callable[[Choice], str] | None:
         """Return the function that asks the user at the terminal.
@@ -232,8 +233,19 @@ class Context:
             self.host,
             self.now_s,
             self._on_end,
+            self._note_action,
             _send_late_messages,
         )
+
+    def _note_action(
+        self, action: str, runs: Sequence[Run], secrets: Collection[str] = (), **more: Any
+    ) -> None:
+        """Note an action in the runs folder."""
+        from hpcrun.runs.action_log import ActionLog
+
+        path = self.store.actions
+        log = ActionLog(path, self.by, words_typed(), self.now_s, _warn)
+        log.note(action, runs, secrets, **more)
 
     def _on_end(self, run_id: str) -> None:
         """Upload the offline wandb runs of an ended run in the background, if configured."""
@@ -325,6 +337,10 @@ def user_folder(kind: Literal["cache", "config", "data", "state"]) -> Path:
     return cast(Path, getattr(platformdirs, f"user_{kind}_path")("hpcrun"))
 
 
+def _warn(message: str) -> None:
+    tell([one_line(f"hpcrun: warning: {message}")])
+
+
 def _own_folders() -> list[Path]:
     """Return the user's configuration folder by the user database, which no variable moves."""
     try:
@@ -355,13 +371,13 @@ def agent_in(env: Mapping[str, str]) -> str | None:
     return None
 
 
-def command_typed() -> str:
+def words_typed() -> list[str]:
     """Return the command line of this process as a person types it."""
     program, *words = sys.argv
     name = os.path.basename(program)
     if name in ("hpcrun", "__main__.py"):
-        return shlex.join(["hpcrun", *words])
-    return shlex.join(["python", program, *words])
+        return ["hpcrun", *words]
+    return ["python", program, *words]
 
 
 def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:

@@ -77,6 +77,14 @@ class Run:
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
+    def submitted_by(self) -> str | None:
+        """The name of the coding agent, or ``terminal`` or ``script``; None if it is not known."""
+        if self.by is None:
+            return None
+        agent: str | None = self.by["agent"]
+        return agent or ("terminal" if self.by["terminal"] else "script")
+
+    @property
     def place(self) -> str:
         """Where it can be asked about: the host of a local run, else the cluster."""
         if self.scheduler == "local":
@@ -307,7 +315,11 @@ _CHAIN = reading.table(
 
 
 def _hours(value: Any) -> float:
-    """Take a number of hours that is not negative."""
+    """Take a number of hours.
+
+    Raises:
+        ValueError: the value is no number, or is negative.
+    """
     hours = reading.number(value)
     if hours < 0:
         raise ValueError("is not a number of hours")

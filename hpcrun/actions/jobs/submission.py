@@ -127,7 +127,16 @@ def submit(
         max_parallel=array.at_once,
         called_in=surroundings.cwd if plan.batch else None,
     )
-    return _submit_run(made, submission, scheduler, prepared, ports, surroundings)
+    action = "resubmit" if lineage.resubmitted_from else "submit"
+    hours = made.run.gpu_hours_at_most
+    secrets = prepared.secrets()
+    try:
+        result = _submit_run(made, submission, scheduler, prepared, ports, surroundings)
+    except SubmissionUncertainError:
+        ports.note_action(action, [made.run], secrets, gpu_hours_at_most=hours)
+        raise
+    ports.note_action(action, [result.run], secrets, gpu_hours_at_most=hours)
+    return result
 
 
 def _submit_run(

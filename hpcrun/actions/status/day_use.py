@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.past_jobs import PastJob, jobs_of_run, runs_since
+from hpcrun.actions.status.past_jobs import PastJob, jobs_of_run, removed_runs, runs_since
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_query import get_status
 
@@ -39,6 +39,8 @@ def hours_of_day(ports: Ports) -> DayUse:
         if reserved is None:
             return DayUse(total, item.run.run_id)
         total += reserved
+    for run in removed_runs(ports.store):
+        total += sum(_hours(job, since_s) for job in run.jobs)
     return DayUse(total)
 
 

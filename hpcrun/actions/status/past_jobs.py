@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -13,8 +13,21 @@ from typing import Any, Literal
 
 from hpcrun.actions.status.decide_status import attempt_times
 from hpcrun.actions.status.run_status import RunStatus, element_row
+from hpcrun.files.reading import (
+    flag,
+    list_of,
+    number,
+    one_of,
+    optional,
+    read_fields,
+    table,
+    text,
+    time_s,
+    whole,
+)
 from hpcrun.job import job_states
 from hpcrun.job.run_paths import RunFolder
+from hpcrun.runs.action_log import read_actions
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, pairs_of
@@ -24,6 +37,7 @@ End = Literal["completed", "failed", "cancelled"]
 DEFAULT_ACCOUNT = "(default)"
 NOT_EXAMINED = "not examined"
 UNKNOWN_CAUSE = "unknown"
+NOT_KNOWN = "(unknown)"
 _BY_STATE = {
     job_states.TIMEOUT: "time limit",
     "DEADLINE": "deadline",
@@ -77,6 +91,7 @@ class PastJob:
     cause: str = ""  # of a failed job
     qos: str = ""  # empty if it named none
     run_id: str | None = None  # None of a job that belongs to no run
+    agent: str = NOT_KNOWN  # the coding agent that submitted it, or how else it was submitted
     is_unknown: bool = False  # it is not known how it ended
 
 
@@ -129,8 +144,8 @@ def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob
     """
     every_time = []
     for element, job in enumerate(jobs):
-        for number, time in enumerate(job.times):
-            every_time.append(_ElementTime(time, element, number))
+        for place, time in enumerate(job.times):
+            every_time.append(_ElementTime(time, element, place))
     times = [list(job.times) for job in jobs]
     counted_until_s = dict.fromkeys(tasks, 0.0)
     for entry in sorted(every_time, key=_ElementTime.order):
@@ -176,7 +191,7 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         account=str(directives.get("account") or DEFAULT_ACCOUNT),
         profile=run.profile,
         cluster=run.cluster or run.host,
-        gpus=nodes * run.gpus_per_node,
+        gpus=nodes * run.gpus_on_node,
         cpus=nodes * cpus_per_node,
         times=times,
         end=end,
@@ -186,6 +201,7 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         cause=cause_of(status) if end == "failed" else "",
         qos=str(directives.get("qos") or ""),
         run_id=run.run_id,
+        agent=run.submitted_by or NOT_KNOWN,
         is_unknown=row.lost or status.state == job_states.UNKNOWN,
     )
 
@@ -281,3 +297,68 @@ def _has_changed(store: RunStore, run_id: str, since_s: float) -> bool:
     except OSError:
         return False
     return status.st_mtime >= since_s
+
+
+_TIME = table({"start_s": time_s, "end_s": time_s, "lost": flag}, ("start_s", "end_s"))
+_JOB_KINDS = {
+    **dict.fromkeys(("name", "project", "account", "profile", "cluster"), text),
+    **dict.fromkeys(("cause", "qos", "run_id", "agent"), text),
+    "gpus": whole(),
+    "cpus": whole(),
+    "times": list_of(_TIME),
+    "end": optional(one_of("completed", "failed", "cancelled")),
+    "ended_s": time_s,
+    "wait_s": optional(number),
+    "is_unknown": flag,
+}
+_JOB_NEEDS = frozenset("name project account profile cluster gpus cpus times ended_s".split())
+
+
+def job_record(job: PastJob) -> dict[str, Any]:
+    """Return a past job as JSON, for the time after its folder is gone."""
+    record = asdict(job)
+    del record["is_running"]
+    if job.cause == NOT_EXAMINED:  # nothing can be examined any more
+        record["cause"] = UNKNOWN_CAUSE
+    return record
+
+
+def read_job(record: Any) -> PastJob:
+    """Return a past job from its record.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    if not isinstance(record, dict):
+        raise ValueError("is not an object")
+    known, _ = read_fields(record, _JOB_KINDS, _JOB_NEEDS)
+    times = []
+    for time in known.pop("times"):
+        times.append(JobTime(time["start_s"], time["end_s"], time.get("lost", False)))
+    return PastJob(times=tuple(times), end=known.pop("end", None), **known)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRun:
+    """A run whose folder is gone, as ``clean`` has noted it."""
+
+    run_id: str
+    text: str  # in which a filter is searched for
+    jobs: tuple[PastJob, ...]
+
+
+def removed_runs(store: RunStore) -> list[RemovedRun]:
+    """Return the runs that ``clean`` has removed, by the notes of it that can be read."""
+    removed: dict[str, RemovedRun] = {}
+    for line in read_actions(store.actions):
+        if line.get("action") != "clean":
+            continue
+        try:
+            [run_id] = list_of(text)(line.get("run_ids"))
+            jobs = tuple(read_job(record) for record in list_of(table())(line.get("jobs")))
+        except ValueError:
+            continue
+        removed[run_id] = RemovedRun(run_id, str(line.get("text", "")), jobs)
+    for run_id in store.run_ids():  # it could not be removed
+        removed.pop(run_id, None)
+    return list(removed.values())

@@ -23,9 +23,10 @@ from hpcrun.actions.status.past_jobs import (
     JobTime,
     PastJob,
     jobs_of_run,
+    removed_runs,
     runs_since,
 )
-from hpcrun.actions.status.run_filter import matching_runs
+from hpcrun.actions.status.run_filter import has_words, matching_runs
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, failed_elements
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import SchedulerError
@@ -118,6 +119,7 @@ class History:
     running: int  # jobs that run, and count until now
     unknown: int  # jobs that may have ended; how they did is not known
     local: int  # runs on this machine, which are not counted
+    removed: int = 0  # how many of the runs were removed by clean
     qos: frozenset[str] = frozenset()  # the QOS that runs have named
     away: SchedulerError | None = None  # the scheduler's own words where it did not answer
     damaged: tuple[str, ...] = ()  # messages about runs that cannot be read
@@ -201,8 +203,12 @@ def get_history(
     on_cluster = replace(result, runs=cluster_runs)
     jobs = _jobs_within(examined(on_cluster, store, rules), since_s)
     jobs = with_accounts(jobs, accounted)
+    removed = removed_runs(store)
+    for run in removed:
+        if has_words(run.text, words):
+            jobs += [job for job in run.jobs if is_within(job, since_s)]
     known = {item.run.run_id for item in result.runs}
-    known.update(store.run_ids())
+    known.update(store.run_ids(), (run.run_id for run in removed))
     unknown = [job for job in accounted if job.run_id not in known and job.times]
     others = [job for job in unknown if is_within(job, since_s)]
     everything = jobs + others
@@ -220,6 +226,7 @@ def get_history(
         running=sum(job.is_running for job in everything),
         unknown=sum(job.is_unknown for job in everything),
         local=len(result.runs) - len(cluster_runs),
+        removed=len({job.run_id for job in jobs} & {run.run_id for run in removed}),
         qos=frozenset(job.qos for job in everything if job.qos),
         away=result.away,
         damaged=result.damaged,
