@@ -82,6 +82,8 @@ def cancel(
         elif wanted and not (yield from _agreed(items)):
             yield note(["nothing was cancelled"])
             return
+    if not yes and not can_ask():
+        _check_own(items)
     cancellation = cancel_runs(items, context.ports)
     waiting = _dependents(cancellation, context.store)
     yield Outcome(
@@ -139,6 +141,25 @@ def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
         lines.append(f"  {item.run.name}  job {job_id}  {item.status.state}")
     yield note(lines)
     return confirm(f"Cancel {count(len(items), 'run')}?")
+
+
+def _check_own(items: Sequence[RunStatus]) -> None:
+    """Refuse, without a terminal, to cancel what was submitted at one.
+
+    Raises:
+        UsageError: a run was submitted at a terminal and has not ended.
+    """
+    names = []
+    for item in items:
+        by = item.run.by
+        if by and by["terminal"] and not item.status.final:
+            names.append(str(item.run.job_id or item.run.run_id))
+    if names:
+        verb = "was" if len(names) == 1 else "were"
+        raise UsageError(
+            f"{' '.join(names)} {verb} submitted at a terminal, and here is none",
+            hint=f"hpcrun cancel --yes {' '.join(names)}",
+        )
 
 
 def _dependents(cancellation: Cancellation, store: RunStore) -> list[Run]:

@@ -16,6 +16,7 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.evidence import Evidence
 from hpcrun.job.batch.launcher_script import SbatchCall
+from hpcrun.job.job_states import OverLimit
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.resources.shape import Shape as JobShape
@@ -27,7 +28,7 @@ from hpcrun.runs.role_states import RoleState
 from hpcrun.runs.store import Leftover
 from hpcrun.runs.use_samples import UseSummary
 from hpcrun.schedulers.job_steps import GpuReading, PortReading
-from hpcrun.schedulers.pending_and_usage import Usage, Waiting
+from hpcrun.schedulers.pending_and_usage import Limit, Usage, Waiting
 from hpcrun.views.shapes import (
     Documents,
     OrNull,
@@ -50,19 +51,41 @@ PLAN: Shape = {
 }
 """The plan of a job."""
 
-PREPARED: Shape = {"kind": "plan", "plan": PLAN, "script": str}
+COST: Shape = {"gpu_hours_at_most": float | None, "gpu_hours_with_requeues": float | None}
+"""What jobs can use at most."""
+PREPARED: Shape = {"kind": "plan", **COST, "plan": PLAN, "script": str}
+
+_WAITING: Shape = {
+    "never_starts": bool,
+    "advice": str | None,
+    "limit": OrNull(of(OverLimit, "holder what requested allowed whose")),
+}
+"""Whether a pending run ever starts."""
+_END: Shape = {
+    **of(LastStatus, "state final reason exit_status"),
+    "cause": str | None,
+    "rank": int | None,
+    "role": str | None,
+    "rank_exit_status": int | None,
+    "elapsed_s": int | None,
+    "silent_s": int | None,
+    **_WAITING,
+}
+"""How a run ended, or why it has not."""
 SUBMITTED: Shape = {
     "kind": "submitted",
     **of(Run, "run_id job_id scheduler cluster"),
     **of(SubmitResult, "folder remarks"),
+    **COST,
     "plan": PLAN,
     # with --wait
-    "state": SometimesThere(str),
-    "exit_status": SometimesThere(int | None),
+    "job_ids": SometimesThere([str]),
+    **{name: SometimesThere(shape) for name, shape in _END.items()},
 }
 _CHAIN: Shape = {
     "kind": "chain",
     "links": [{**of(Run, "run_id job_id name after"), **of(SubmitResult, "folder remarks")}],
+    **COST,
 }
 SUBMISSION = (
     {**PREPARED, "parts": SometimesThere([PREPARED])},
@@ -99,6 +122,7 @@ _DETAILS: Shape = {
     "metrics": {str: Value},
     "gpus": [_GPU],
     "use": UseSummary | None,
+    "limits": [Limit],
     "messages": [_MESSAGE],
     "versions": {str: str},
 }
@@ -107,12 +131,14 @@ _RUN: Shape = {
     **of(Run, "run_id name scheduler cluster host created_s job_id profile nodes"),
     "gpus_per_node": int | None,
     "world_size": int | None,
-    **of(Run, "walltime_s note"),
+    **of(Run, "walltime_s note gpu_hours_at_most"),
     "folder": str,
     "command": str,
+    "by": str | None,
     **of(RunStatus, "stale lost"),
     "silent_s": int | None,
     **_STATUS,
+    **_WAITING,
     "after": [{str: Any}],
     **of(Run, "chain resubmitted_from checkpoints_of code_of code"),
     "elements": SometimesThere(
@@ -186,6 +212,7 @@ _EXPLANATION: Shape = {
     "job_id": str | None,
     "folder": str | None,
     **of(LastStatus, "state exit_status"),
+    **_WAITING,
     **of(Explanation, "summary rule level source rank node"),
     "role": str | None,
     "evidence": [Evidence],
@@ -211,6 +238,25 @@ _METRICS_OF_ELEMENTS: Shape = {
     "run_id": str,
     "metrics": [str],
     "elements": [{"element": int, "parameters": {str: str}, **_ROWS}],
+}
+
+_NAMED_RUN: Shape = {
+    **of(Run, "run_id name job_id"),
+    **of(RunStatus, "element"),
+    **of(LastStatus, "state final reason"),
+}
+_CHANGED: Shape = {**_NAMED_RUN, "result": str}
+_CANCEL: Shape = {
+    "kind": "cancel",
+    "changed": [_CHANGED],
+    "others": [_NAMED_RUN],
+    "may_start": [of(Run, "run_id name job_id")],
+}
+_NOT_CANCELLED: Shape = {"kind": "cancel", "changed": [_CHANGED], "matches": [_NAMED_RUN]}
+_HOLD: Shape = {"kind": "hold", "changed": [_CHANGED], "others": [_NAMED_RUN]}
+_WAIT: Shape = {
+    "kind": "wait",
+    "runs": [{**of(Run, "run_id name job_id"), **of(RunStatus, "element"), **_END}],
 }
 
 _REMOVABLE: Shape = {
@@ -295,6 +341,10 @@ DOCUMENTS: Documents = {
     "status": (_RUNS, _GPUS, _RECORDED_GPUS),
     "explain": (_EXPLANATION,),
     "metrics": (_METRICS, _METRICS_OF_ELEMENTS),
+    "wait": (_WAIT,),
+    "cancel": (_CANCEL, _NOT_CANCELLED),
+    "hold": (_HOLD,),
+    "release": ({**_HOLD, "kind": "release"},),
     "clean": (_CLEAN,),
     "profile list": (_PROFILES,),
     "profile show": (_PROFILE,),

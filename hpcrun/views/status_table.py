@@ -86,6 +86,8 @@ FIELDS = (
     "total_elapsed_s",
     "note",
     "command",
+    "by",
+    "gpu_hours_at_most",
 )
 """Fields of the JSON with a single value, and the columns of --csv.
 
@@ -552,13 +554,14 @@ def _unknown_sizes(run: Run) -> dict[str, None]:
 def _run_json(item: RunStatus) -> dict[str, Any]:
     of_run = (
         "run_id name scheduler cluster host created_s job_id profile nodes gpus_per_node "
-        "world_size walltime_s note"
+        "world_size walltime_s note gpu_hours_at_most"
     )
     document = {
         **fields_of(item.run, of_run),
         **_unknown_sizes(item.run),
         "folder": str(item.folder),
         "command": _command(item),
+        "by": item.run.submitted_by,
         **fields_of(item, "stale lost"),
         "silent_s": None if item.silent_s is None else int(item.silent_s),
         **known_fields(item.status),

@@ -16,7 +16,7 @@ _ROW: Shape = {
 }
 _HISTORY: Shape = {
     "kind": "history",
-    **of(History, "by since_s until_s runs jobs others running unknown local"),
+    **of(History, "by since_s until_s runs jobs others running unknown local removed"),
     "rows": [_ROW],
     "total": _ROW,
     "causes": [CauseCount],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcrun.cli.documents import PREPARED
+from hpcrun.cli.documents import COST, PREPARED
 from hpcrun.features.scaling.bottlenecks import Bottleneck
 from hpcrun.features.scaling.forecast import Case, Forecast, MeasuredTraining
 from hpcrun.features.scaling.forecast_display import FIELDS
@@ -32,6 +32,7 @@ _STUDY_STATUS: Shape = {"kind": "study", **_STUDY, "points": [_STUDY_RUN]}
 _STUDY_PLAN: Shape = {
     "kind": "study_plan",
     **_STUDY,
+    **COST,
     "points": [{**all_of(StudyPoint), **PREPARED}],
 }
 
