@@ -337,7 +337,7 @@ hpcrun nodes forget a100-3  # Use a100-3 again
 hpcrun nodes forget  # Use all of them again
 hpcrun skill  # Print the instructions
 hpcrun skill --install  # Write them into the current project, and print permissions
-hpcrun skill --schema status  # The JSON Schema of hpcrun status --json
+hpcrun skill --schema status  # The JSON Schema of what status --json prints
 hpcrun clean  # Runs that ended more than 30 days ago, after a question
 hpcrun clean --state failed --older-than 2d  # Failed runs that ended more than 2 days ago
 hpcrun clean --keep 20  # All but the newest 20

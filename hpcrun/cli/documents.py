@@ -44,7 +44,11 @@ from hpcrun.views.shapes import (
 PLAN: Shape = {
     **all_of(Plan, without="shape"),
     # a batch script alone decides its size
-    "shape": {name: OrNull(shape) for name, shape in all_of(JobShape).items()},
+    "shape": {
+        **{name: OrNull(shape) for name, shape in all_of(JobShape).items()},
+        "world_size": SometimesThere(int | None),  # of a job with roles
+        "tasks_per_node": SometimesThere(int | None),
+    },
     "command_line": str,
     "world_size": int | None,
     "cpus_per_rank": int | None,

@@ -105,7 +105,7 @@ def shape_schema(shape: Shape) -> Schema:
     Raises:
         NoShapeError: a part of it has no JSON Schema.
     """
-    builder = _Builder()
+    builder = _SchemaBuilder()
     schema = builder.of_shape(shape)
     return {**schema, "$defs": dict(sorted(builder.definitions.items()))}
 
@@ -144,7 +144,7 @@ def _lines(value: Any, depth: int = 0) -> list[str]:
     return [*lines, closing]
 
 
-class _Builder:
+class _SchemaBuilder:
     """The schemas of shapes, with one definition for each class."""
 
     def __init__(self) -> None:

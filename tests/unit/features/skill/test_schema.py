@@ -101,31 +101,25 @@ def test_what_json_cannot_say_is_an_error(shape: Shape) -> None:
         shape_schema(shape)
 
 
-NODE = {
-    "node": "a100-1",
-    "cluster": None,
-    "failed_s": 1.0,
-    "why": "down",
-    "run_id": "x",
-    "forgotten": False,
-}
+FOLDER = {"path": "/home/a/p", "state": "trusted", "files": 2}
 
 
 @pytest.mark.parametrize(
     ("document", "error"),
     [
-        ({"schema": 1, "kind": "nodes", "nodes": [NODE]}, ""),
+        ({"schema": 1, "kind": "trust", "folders": [FOLDER]}, ""),
         ({"schema": 1, "error": {"message": "x", "hint": None, "exit_code": 2}}, ""),
-        ({"schema": 1, "kind": "nodes", "nodes": [{**NODE, "new": 1}]}, "'new' was unexpected"),
-        ({"schema": 1, "kind": "nodes", "nodes": [{**NODE, "why": 1}]}, "1 is not of type"),
-        ({"schema": 1, "kind": "nodes"}, "'nodes' is a required property"),
-        ({"schema": 1, "kind": "node"}, "no document of kind 'node'"),
+        ({"schema": 1, "kind": "trust", "folders": [{**FOLDER, "new": 1}]}, "was unexpected"),
+        ({"schema": 1, "kind": "trust", "folders": [{**FOLDER, "path": 1}]}, "1 is not of type"),
+        ({"schema": 1, "kind": "trust", "folders": [{**FOLDER, "state": "x"}]}, "'x' is not one"),
+        ({"schema": 1, "kind": "trust"}, "'folders' is a required property"),
+        ({"schema": 1, "kind": "trusted"}, "no document of kind 'trusted'"),
         ({"schema": 1, "error": {"message": "x"}}, "'hint' is a required property"),
     ],
 )
 def test_the_check_of_documents_finds_what_the_schema_does_not_say(
     document: dict[str, Any], error: str
 ) -> None:
-    errors = errors_in("nodes", document)
+    errors = errors_in("profile trust", document)
     assert bool(errors) == bool(error)
     assert error in "\n".join(errors)
