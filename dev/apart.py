@@ -108,6 +108,9 @@ def take_away(copy: Path, name: str) -> list[str]:
         re.DOTALL | re.MULTILINE,
     )
     commands = [match["command"] for match in of_feature.finditer(text)]
+    for command in commands:
+        schema = copy / "docs/schemas" / f"{command.replace(' ', '-')}.json"
+        schema.unlink(missing_ok=True)
     text = of_feature.sub("", text)
     # the purpose of a long example stands on the next line
     example = rf"^(?!    ).*hpcrun (?:{'|'.join(commands) or '-'})\b(?!.*hpcrun )(?:.*\\\n)?.*\n"

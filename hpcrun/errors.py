@@ -71,6 +71,12 @@ class JobFailedError(HpcrunError):
     exit_code = 7
 
 
+class TimeOverError(HpcrunError):
+    """The runs that were waited for have not ended in the given time."""
+
+    exit_code = 8
+
+
 class InterruptedByUser(HpcrunError):
     """Ctrl-C, with what is still going on and how to come back."""
 

@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import pexpect
 import pytest
 
+from tests.documents import check_printed
 from tests.preloaded import AT_START, Server
 
 REPO = Path(__file__).resolve().parents[1]
@@ -123,10 +124,12 @@ class Hpcrun:
         """
         changed = self._changed(env)
         if any(name.startswith(AT_START) for name in env or ()):
-            return self.run(
+            done = self.run(
                 *self.argv(*args), env=env, cwd=cwd, check=check, timeout=timeout, stdin=stdin
             )
-        done = self._server().run(args, changed, cwd or self.folder, stdin or "", timeout)
+        else:
+            done = self._server().run(args, changed, cwd or self.folder, stdin or "", timeout)
+        check_printed(args, done.stdout)
         return self._checked(done, check)
 
     def document(self, *args: str, **more: Any) -> dict[str, Any]:
@@ -287,6 +290,12 @@ def end_servers() -> None:
     with SERVERS_LOCK:
         while SERVERS:
             SERVERS.popitem()[1].end()
+
+
+def without_stdin(person: Hpcrun, line: str) -> Completed:
+    """Run a line of bash with a command of hpcrun, whose stdin is closed."""
+    function = f'hpcrun() {{ {person.venv}/bin/python -m hpcrun "$@"; }}'
+    return person.run("bash", "-c", f"{function}; {line} <&-", check=False)
 
 
 def at_end(terminal: Any) -> tuple[int, str]:

@@ -328,6 +328,7 @@ def end_digits(desk: Desk) -> None:
 
 
 SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
+    picture("skill", "hpcrun skill --permissions"),
     fit_thrice,
     picture("compare", "hpcrun compare base noisy", columns=80),
     picture(

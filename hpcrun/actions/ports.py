@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configuration
     from hpcrun.actions.profiles.detected import DetectedProfile
@@ -13,11 +13,21 @@ if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configur
     from hpcrun.actions.user_choice import Choose
     from hpcrun.profiles.config import Config
     from hpcrun.profiles.folders import Source
+    from hpcrun.profiles.limits import Limits
+    from hpcrun.runs.record import Run
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.protocol import Scheduler
 
     Schedulers = Callable[[str], Scheduler]
     """Scheduler name → adapter."""
+
+    class NoteAction(Protocol):
+        """Notes an action on runs, and never fails: ``ActionLog.note``."""
+
+        def __call__(
+            self, action: str, runs: Sequence[Run], secrets: Collection[str] = (), **more: Any
+        ) -> None:
+            """Note the action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,8 @@ class Ports:
     now_s: Callable[[], float]  # returns the time, in seconds since the epoch
     # is called once with the id of each run whose end has become known
     on_end: Callable[[str], None] = lambda _: None
+    # notes an action on runs: its name, the runs, and further fields
+    note_action: NoteAction = lambda *_, **__: None
     # is called with the runs of each status command, the runs folder and the time
     on_status: Callable[[Sequence[RunStatus], Path, float], None] = lambda *_: None
 
@@ -47,6 +59,27 @@ class Typed:
     notes: tuple[str, ...] = ()  # notes on it for the user
     stdin: str | None = None  # the batch script that it reads from stdin
     note: str | None = None  # the note of each new run
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """How a person allows what is over a limit."""
+
+    # asks a question at the terminal and returns whether the answer was yes; None without one
+    ask: Callable[[str], bool] | None = None
+    hint: str = ""  # what a person can do, where nobody can be asked
+    # the jobs that are within the limits together, or that a person has allowed
+    jobs: tuple[object, ...] = ()
+
+    def has(self, job: object) -> bool:
+        """Return whether exactly this job was checked, and not only an equal one."""
+        return any(job is each for each in self.jobs)
+
+
+def _no_limits() -> Limits:
+    from hpcrun.profiles.limits import Limits
+
+    return Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +102,7 @@ class Surroundings:
     detected: DetectedProfile | None = None  # the detected profile; None without Slurm
     # asks the user at the terminal, and returns the value of an option; None without a terminal
     choose: Choose | None = None
+    limits: Callable[[], Limits] = _no_limits  # returns the limits on what a command submits
+    # how the command was called: ``terminal`` and ``agent`` of a run's record
+    by: dict[str, Any] | None = None
+    consent: Consent = field(default_factory=Consent)

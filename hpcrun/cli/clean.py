@@ -137,7 +137,7 @@ def _carry_out(
     if not agreed:
         remark = f"nothing was removed: {_summary(plan)}; to remove them: --yes"
         return Outcome(lambda: [stderr([remark])], lambda: _json(plan, [], removed=False))
-    gone, errors = remove_runs(plan, context.store, now_s=context.now_s())
+    gone, errors = remove_runs(plan, context.ports)
     line = f"removed    {_summary(plan)}"
     if errors:
         line = f"removed    {len(gone)} of {_summary(plan)}"

@@ -118,6 +118,9 @@ COMMANDS: dict[str, Command] = {
         "Write a note on a run, or replace it; `status --filter` finds its words.",
         "note_",
     ),
+    "wait": Command(
+        "hpcrun.cli.wait", "Watch", "Wait until runs end, or are known to never start."
+    ),
     "cancel": Command(
         "hpcrun.cli.control",
         "Control",
@@ -177,6 +180,11 @@ COMMANDS: dict[str, Command] = {
         "hpcrun.features.preflight.command",
         "Cluster",
         "List the nodes on which your runs failed in the last 24 hours.",
+    ),
+    "skill": Command(
+        "hpcrun.features.skill.command",
+        "Cluster",
+        "Print instructions for coding agents, or install them in a project.",
     ),
     "profile list": Command(
         "hpcrun.cli.profile", "Cluster", "List the profiles; * marks the default profile.", "list_"
@@ -303,6 +311,8 @@ hpcrun shell  # On the first node of the newest run
 echo nvidia-smi | hpcrun shell 4711 --node a100-2  # One command on a node of job 4711
 hpcrun note 4711 '#paper baseline'  # Note it, with a tag
 hpcrun note 4711 --remove  # Remove the note
+hpcrun wait 4711 --timeout 100s  # 100 seconds at most; exit status 8 if it still goes on
+hpcrun wait --any 4711 4712  # For the first of two jobs to end
 hpcrun cancel 4711  # One run
 hpcrun cancel 4711/3  # Element 3 of a sweep
 hpcrun cancel --state pending  # All pending runs, after a question
@@ -325,6 +335,9 @@ hpcrun preflight --nodelist a100-2 --profile a100  # Check one node
 hpcrun nodes  # List the nodes
 hpcrun nodes forget a100-3  # Use a100-3 again
 hpcrun nodes forget  # Use all of them again
+hpcrun skill  # Print the instructions
+hpcrun skill --install  # Write them into the current project, and print permissions
+hpcrun skill --schema status  # The JSON Schema of what status --json prints
 hpcrun clean  # Runs that ended more than 30 days ago, after a question
 hpcrun clean --state failed --older-than 2d  # Failed runs that ended more than 2 days ago
 hpcrun clean --keep 20  # All but the newest 20

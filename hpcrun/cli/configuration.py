@@ -5,12 +5,13 @@ A command that needs none of it does not import this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from hpcrun.profiles.config import Config, load_config
 from hpcrun.profiles.folders import Folder, Layer, TrustStore, own_layer, project_layer, shipped
+from hpcrun.profiles.limits import Limits, smallest
 
 Announce = Callable[[Iterable[str]], None]
 
@@ -26,10 +27,13 @@ class Configuration:
         *,
         trusted: Path,
         announce: Announce | None,
+        limiting: Sequence[Path] = (),
     ) -> None:
         self._project = project
         self._user = user
         self._site = site
+        # folders whose limits hold, too, whatever the environment says
+        self._limiting = limiting
         self._announce = announce  # prints which configuration is not used
         self.trust = TrustStore(trusted)
 
@@ -54,6 +58,16 @@ class Configuration:
     def values(self) -> Config:
         """The values of all configuration files."""
         return load_config(tuple(self.layers.values()), self._site, self._warn)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The limits on what a command submits."""
+        limits = [self.values.limits]
+        for folder in self._limiting:
+            if folder not in (self._user, self._site):
+                layer = own_layer(folder, self.trust)
+                limits.append(load_config((layer.folder,), folder).limits)
+        return smallest(limits)
 
     def _warn(self, warning: str) -> None:
         if self._announce:

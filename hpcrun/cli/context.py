@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import os
 import os.path
+import pwd
+import re
+import shlex
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hpcrun.actions.hooks import hooks_of
-from hpcrun.actions.ports import Ports, Surroundings, Typed
-from hpcrun.cli.output import Outcome, can_ask, for_person, hold, note, tell, wants_json
+from hpcrun.actions.ports import Consent, Ports, Surroundings, Typed
+from hpcrun.cli.output import Outcome, can_ask, hold, note, tell, wants_json
 from hpcrun.errors import HpcrunError
-from hpcrun.job.job_states import RUNNING
+from hpcrun.job.job_states import RUNNING, OverLimit
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.views.text import one_line
 
@@ -38,10 +41,20 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.profiles.folders import Folder
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.foreign_runs import ForeignRuns
+    from hpcrun.runs.record import Run
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.cluster_facts_cache import FactsCache
     from hpcrun.schedulers.pending_and_usage import SlurmQueue
     from hpcrun.schedulers.protocol import Scheduler
+
+# the variables that coding agents set, and the name of the agent; empty where the value is the name
+_AGENTS = {
+    "HPCRUN_AGENT": "",
+    "AI_AGENT": "",
+    "AGENT": "",
+    "CLAUDECODE": "claude-code",
+    "CODEX_THREAD_ID": "codex",
+}
 
 PROJECT_FOLDER = ".hpcrun"
 SITE_FOLDER = "/etc/hpcrun"
@@ -63,6 +76,7 @@ class Context:
     # another runs folder, which is only read; None for the user's own
     foreign: ForeignRuns | None = None
     _slurm_answers: dict[str, str | None] = field(default_factory=dict)
+    _over_limits: dict[tuple[str, str], OverLimit | None] = field(default_factory=dict)
 
     @cached_property
     def configuration(self) -> Configuration:
@@ -76,6 +90,7 @@ class Context:
             Path(self.env.get("HPCRUN_SITE") or SITE_FOLDER),
             trusted=user_folder("state") / "trust",
             announce=self.announce,
+            limiting=(Path(SITE_FOLDER), *_own_folders()),
         )
 
     @property
@@ -145,7 +160,24 @@ class Context:
             ),
             detected=self.detected,
             choose=self._chooser(),
+            limits=lambda: self.configuration.limits,
+            consent=self._consent(),
+            by=self.by,
         )
+
+    @cached_property
+    def by(self) -> dict[str, Any]:
+        """Whether there is a terminal, and the name of the coding agent, as far as it says so."""
+        is_terminal = sys.stdin.isatty() or sys.stderr.isatty()
+        return {"terminal": is_terminal, "agent": agent_in(self.env)}
+
+    def _consent(self) -> Consent:
+        """Return how a person at the terminal allows a submission that is over a limit."""
+        if can_ask():
+            return Consent(_ask_all_the_same)
+        if self.typed.stdin:
+            return Consent(hint="a person types this at a terminal: hpcrun submit FILE")
+        return Consent(hint=f"a person types this at a terminal: {shlex.join(words_typed())}")
 
     def _chooser(self) -> Callable[[Choice], str] | None:
         """Return the function that asks the user at the terminal.
@@ -202,8 +234,19 @@ class Context:
             self.host,
             self.now_s,
             self._on_end,
+            self._note_action,
             _send_late_messages,
         )
+
+    def _note_action(
+        self, action: str, runs: Sequence[Run], secrets: Collection[str] = (), **more: Any
+    ) -> None:
+        """Note an action in the runs folder."""
+        from hpcrun.runs.action_log import ActionLog
+
+        path = self.store.actions
+        log = ActionLog(path, self.by, words_typed(), self.now_s, _warn)
+        log.note(action, runs, secrets, **more)
 
     def _on_end(self, run_id: str) -> None:
         """Upload the offline wandb runs of an ended run in the background, if configured."""
@@ -227,7 +270,9 @@ class Context:
 
         # the user's cache folder, not the runs folder: a user may have several of those
         cache = user_folder("cache")
-        return SlurmScheduler(self.env, cache=cache, polls=polls, _known=self._slurm_answers)
+        return SlurmScheduler(
+            self.env, cache=cache, polls=polls, _known=self._slurm_answers, _over=self._over_limits
+        )
 
     def machine(self) -> Machine:
         """Return the resources of this machine."""
@@ -248,18 +293,19 @@ class Context:
         return replace(waiter_for(run_id, self.ports), tell=_tell_why_it_waits())
 
     def named(
-        self, words: Sequence[str], *, newest: bool = False
+        self, words: Sequence[str], *, tells_newest: bool = True
     ) -> Generator[Outcome, None, list[FoundRun]]:
         """Find runs and elements, and print the notes on their names.
 
-        With ``newest``, also print which run ``last`` is.
+        With ``tells_newest``, also print which run ``last`` is; a JSON document has its id.
         """
-        from hpcrun.actions.runs.find import LAST, find_element, newest_line
+        from hpcrun.actions.runs.find import find_element, is_last, newest_line
 
         runs = [find_element(name, self.store) for name in words]
         yield note(item.note for item in runs)
-        if newest and LAST in words:
-            yield Outcome(notes=[for_person(newest_line(runs[words.index(LAST)].run))])
+        if tells_newest and not wants_json():
+            newest_ones = [run for word, run in zip(words, runs, strict=True) if is_last(word)]
+            yield note(newest_line(item.run) for item in newest_ones[:1])
         return runs
 
     def rules(self) -> tuple[Rule, ...]:
@@ -293,6 +339,49 @@ def user_folder(kind: Literal["cache", "config", "data", "state"]) -> Path:
     import platformdirs  # completing the name of an option does without
 
     return cast(Path, getattr(platformdirs, f"user_{kind}_path")("hpcrun"))
+
+
+def _warn(message: str) -> None:
+    tell([one_line(f"hpcrun: warning: {message}")])
+
+
+def _own_folders() -> list[Path]:
+    """Return the user's configuration folder by the user database, which no variable moves."""
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return []
+    return [Path(home, ".config", "hpcrun")]
+
+
+def _ask_all_the_same(problem: str) -> bool:
+    from hpcrun.cli.confirm import confirm
+
+    return confirm(one_line(f"hpcrun: {problem}. Submit all the same?"))
+
+
+def agent_in(env: Mapping[str, str]) -> str | None:
+    """Return the name of the coding agent that calls, by its variables; None without one.
+
+    The name is a hint: any program can set or remove the variables.
+    """
+    for variable, usual in _AGENTS.items():
+        value = env.get(variable, "")
+        if not value:
+            continue
+        if usual:
+            return usual
+        return value if re.fullmatch(r"[A-Za-z][\w.+-]{0,39}", value, re.ASCII) else "unknown"
+    return None
+
+
+def words_typed() -> list[str]:
+    """Return the command line of this process as a person types it."""
+    program, *words = sys.argv
+    name = os.path.basename(program)
+    if name in ("hpcrun", "__main__.py"):
+        return ["hpcrun", *words]
+    return ["python", program, *words]
 
 
 def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:

@@ -4,34 +4,46 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 
 from hpcrun.actions.runs.allocation import nodes_of, open_shell
 from hpcrun.actions.runs.cancel import (
     Cancellation,
-    Seen,
     cancel_runs,
     change_pending,
     left_waiting,
     named_statuses,
 )
+from hpcrun.actions.runs.find import FoundRun, is_last
 from hpcrun.actions.status.run_status import RunStatus, one_element
 from hpcrun.actions.status.status_query import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm
-from hpcrun.cli.context import make_context
+from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.output import Outcome, Outcomes, TextPart, can_ask, note, stderr, stdout
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    TextPart,
+    can_ask,
+    note,
+    stderr,
+    stdout,
+    wants_json,
+)
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.job_states import parse_states
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Verb
+from hpcrun.views.changes_json import CANCELLED_AS, cancel_json, matches_json, pending_json
 from hpcrun.views.text import count
 
 _RUNS_HELP = "Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep."
 
-_DONE: dict[Seen, str] = {"gone": "cancelled", "ending": "being cancelled"}
-"""What is said of a run by what the scheduler lists of its job afterwards."""
+_LISTED = 20
+"""So many runs are listed where a question would be needed; --json has all of --state."""
 
 
 def cancel(
@@ -39,7 +51,11 @@ def cancel(
     states: list[str] | None = option(
         "--state STATE", "Cancel runs in these states: pending,running. With RUN, only among those."
     ),
-    yes: bool = flag("--yes -y", "Cancel without a question."),
+    yes: bool = flag(
+        "--yes -y",
+        "Cancel without a question. Without a terminal, only ids and unique names need none.",
+    ),
+    _json: JsonOption = False,
 ) -> Outcomes:
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
     wanted = parse_states(states or [])
@@ -58,20 +74,66 @@ def cancel(
         items = [item for item in items if item.status.state in wanted]
         if not items:
             yield note([f"no runs in this state in {context.store.root}"])
+            yield Outcome(document=lambda: cancel_json(Cancellation([], []), []))
             return
-        agreed = yes or (yield from _agreed(items))
-        if not agreed:
+    if not yes:
+        if not can_ask() or wants_json():
+            yield from _check_exact(runs or [], named, items, context)
+        elif wanted and not (yield from _agreed(items)):
             yield note(["nothing was cancelled"])
             return
+    if not yes and not can_ask():
+        _check_own(items)
     cancellation = cancel_runs(items, context.ports)
     waiting = _dependents(cancellation, context.store)
-    yield Outcome(lambda: _cancel_text(cancellation, waiting, summary=bool(wanted)))
+    yield Outcome(
+        lambda: _cancel_text(cancellation, waiting, summary=bool(wanted)),
+        lambda: cancel_json(cancellation, waiting),
+    )
     cancellation.check()
+
+
+def _check_exact(
+    words: Sequence[str], named: Sequence[FoundRun], items: Sequence[RunStatus], context: Context
+) -> Outcomes:
+    """Check that the user has named each run by a name of this run alone: nobody can be asked.
+
+    Raises:
+        UsageError: --state chooses the runs, or a name is ``last`` or that of several runs.
+    """
+    if not words:
+        yield Outcome(document=lambda: matches_json(items))
+        jobs = " ".join(item.label for item in items)
+        raise _nobody_asked(f"--state chooses {count(len(items), 'run')}", items, jobs)
+    for word, found in zip(words, named, strict=True):
+        if not found.matches and not is_last(word):
+            continue
+        meaning = "is the newest of all runs"
+        if found.matches:
+            meaning = f"is the name of {count(len(found.matches), 'run')}"
+        ids = found.matches or (found.run.run_id,)
+        matches = named_statuses([(run_id, None) for run_id in ids[-_LISTED:]], context.ports)
+        yield Outcome(document=partial(matches_json, matches))
+        exact = found.run.run_id
+        if found.element is not None:
+            exact += f"/{found.element}"
+        raise _nobody_asked(f"{word!r} {meaning}", matches, exact)
+
+
+def _nobody_asked(what: str, items: Sequence[RunStatus], exact: str) -> UsageError:
+    """Return the error of a cancellation that needs a question, with the runs that it is about."""
+    needed = "without a terminal, cancel needs ids or --yes"
+    lines = [f"{what}, and nothing was cancelled: {needed}"]
+    for item in items[-_LISTED:]:
+        lines.append(f"  {item.run.run_id}  job {item.run.job_id or '-'}  {item.status.state}")
+    if len(items) > _LISTED:
+        lines.append(f"  and {len(items) - _LISTED} older ones")
+    return UsageError("\n".join(lines), hint=f"hpcrun cancel {exact}")
 
 
 def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
     """Show the runs, and return whether to cancel them; one run needs no question."""
-    if len(items) == 1 or not can_ask():
+    if len(items) == 1:
         return True
     lines = []
     for item in items:
@@ -81,11 +143,30 @@ def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
     return confirm(f"Cancel {count(len(items), 'run')}?")
 
 
+def _check_own(items: Sequence[RunStatus]) -> None:
+    """Refuse, without a terminal, to cancel what was submitted at one.
+
+    Raises:
+        UsageError: a run was submitted at a terminal and has not ended.
+    """
+    names = []
+    for item in items:
+        by = item.run.by
+        if by and by["terminal"] and not item.status.final:
+            names.append(str(item.run.job_id or item.run.run_id))
+    if names:
+        verb = "was" if len(names) == 1 else "were"
+        raise UsageError(
+            f"{' '.join(names)} {verb} submitted at a terminal, and here is none",
+            hint=f"hpcrun cancel --yes {' '.join(names)}",
+        )
+
+
 def _dependents(cancellation: Cancellation, store: RunStore) -> list[Run]:
     """Return the runs that may start once these runs are cancelled as a whole."""
     run_ids = set()
     for cancelled in cancellation.runs:
-        if cancelled.seen in _DONE and cancelled.item.element is None:
+        if cancelled.seen in CANCELLED_AS and cancelled.item.element is None:
             run_ids.add(cancelled.item.run.run_id)
     return left_waiting(run_ids, store)
 
@@ -95,10 +176,10 @@ def _cancel_text(
 ) -> Iterator[TextPart]:
     lines = []
     for cancelled in cancellation.runs:
-        if cancelled.seen not in _DONE:
+        if cancelled.seen not in CANCELLED_AS:
             continue
         run = cancelled.item.run
-        line = f"{_DONE[cancelled.seen]}  job {run.job_id}, run {run.run_id}"
+        line = f"{CANCELLED_AS[cancelled.seen]}  job {run.job_id}, run {run.run_id}"
         if cancelled.item.element is not None:
             line += f"/{cancelled.item.element}"
         lines.append(line)
@@ -122,13 +203,17 @@ def _job_or_run(run: Run) -> str:
     return f"job {run.job_id}"
 
 
-def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name)) -> Outcomes:
+def hold(
+    runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name),
+    _json: JsonOption = False,
+) -> Outcomes:
     """Keep pending runs from starting until they are released (scontrol hold)."""
     yield from _change_pending("hold", "held", runs)
 
 
 def release(
     runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name),
+    _json: JsonOption = False,
 ) -> Outcomes:
     """Let runs that were held start (scontrol release)."""
     yield from _change_pending("release", "released", runs)
@@ -139,7 +224,10 @@ def _change_pending(verb: Verb, done: str, names: list[str]) -> Outcomes:
     named = yield from context.named(names)
     items = named_statuses([item.named for item in named], context.ports)
     changed, others = change_pending(verb, items, context.ports)
-    yield Outcome(lambda: _changed_text(changed, others, done))
+    yield Outcome(
+        lambda: _changed_text(changed, others, done),
+        lambda: pending_json(verb, done, changed, others),
+    )
     if not changed:
         raise PlanError(
             f"nothing was {done}: only a pending job can be {done}",

@@ -104,7 +104,7 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
     from hpcrun.explain import ended, since_good, unrecorded_end
     from hpcrun.explain.running import most_silent
 
-    [named] = yield from context.named([name], newest=True)
+    [named] = yield from context.named([name])
     result = get_status([named.run.run_id], context.ports)
     if not result.runs:
         raise NotFoundError(

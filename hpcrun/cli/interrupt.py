@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hpcrun.errors import InterruptedByUser
 
 EXIT_STATUS = 130  # 128 + SIGINT, as a shell reports it
+TERMINATED_STATUS = 143  # 128 + SIGTERM
 MESSAGE = b"hpcrun: interrupted\n"
 SUBMITTED: list[str] = []
 """The ids of the jobs that this command has submitted: Ctrl-C names them."""
@@ -40,6 +41,26 @@ def raise_at_interrupt() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as a script or a coding agent sends that does not wait any longer."""
+
+
+def _terminate(_number: int, _frame: object) -> None:
+    raise Terminated
+
+
+class terminated_too:
+    """Let SIGTERM end the block as Ctrl-C does: with a message, and the document of --json."""
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+        self._before = signal.signal(signal.SIGTERM, _terminate)
+
+    def __exit__(self, *_: object) -> None:
+        """End the block."""
+        signal.signal(signal.SIGTERM, self._before)
+
+
 class interrupted_as:  # not made with contextlib, which would have to be imported
     """Raise this error at Ctrl-C while the block runs.
 
@@ -55,7 +76,10 @@ class interrupted_as:  # not made with contextlib, which would have to be import
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Replace a KeyboardInterrupt with the error."""
         if isinstance(error, KeyboardInterrupt):
-            raise (self._error() if callable(self._error) else self._error) from None
+            interrupted = self._error() if callable(self._error) else self._error
+            if isinstance(error, Terminated):
+                interrupted.exit_code = TERMINATED_STATUS
+            raise interrupted from None
 
 
 def _exit(_number: int, _frame: object) -> None:

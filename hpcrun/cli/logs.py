@@ -133,7 +133,7 @@ def _last_of_several(attempt: Attempt) -> list[str]:
 
 def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
     try:
-        [named] = yield from context.named([name], newest=True)
+        [named] = yield from context.named([name])
     except DamagedRunError as error:
         if error.run_id is None:
             raise

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Document = Callable[[], dict[str, Any]]
-Kind = Literal["stdout", "stderr", "person", "table", "verbatim"]
+Kind = Literal["stdout", "stderr", "table", "verbatim"]
 JSON_SCHEMA = 1
+_BEGINNING = "{\n"  # of a document that is indented
+_END = "\n}"
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
 # A path has up to 255 characters between two slashes; a longer word is a mistake, and nobody reads
@@ -70,11 +72,6 @@ def stderr(lines: Iterable[str]) -> TextPart:
     return TextPart("stderr", tuple(lines))
 
 
-def for_person(line: str) -> TextPart:
-    """Return a line for stderr that is printed on a terminal only."""
-    return TextPart("person", (line,))
-
-
 def table(renderable: RenderableType) -> TextPart:
     """Return a table for stdout: as wide as the terminal, or as wide as it needs for a pipe."""
     return TextPart("table", table=renderable)
@@ -101,6 +98,7 @@ class _Answer:
 
     json = False  # --json was given: every later failure is part of the document
     document: dict[str, Any] | None = None  # None as long as there is no result
+    begun: dict[str, Any] | None = None  # the first fields of the document, printed already
     # an option and its value for the commands that a text proposes, and those commands
     option: str = ""
     with_option: tuple[str, ...] = ()
@@ -172,6 +170,17 @@ def show(outcome: Outcome) -> int:
     return outcome.failure.exit_code
 
 
+def begin_document(fields: Mapping[str, Any]) -> None:
+    """Print the first fields of the JSON document now; :func:`finish` prints the others.
+
+    Who ends this process before its end has these fields. Without --json nothing is printed.
+    """
+    if _Answer.json:
+        _Answer.begun = {"schema": JSON_SCHEMA, **fields}
+        text = json.dumps(_without_secrets(_Answer.begun), indent=2)
+        _print(sys.stdout, f"{text.removesuffix(_END)},")
+
+
 def finish(status: int = 0) -> None:
     """Print the command's JSON document, if the command has one.
 
@@ -185,8 +194,11 @@ def finish(status: int = 0) -> None:
         error = {"message": f"exit status {status}", "hint": None, "exit_code": status}
         document = {**document, "error": error}
     _Answer.document = None
+    begun = _Answer.begun or {}
     shown = {"schema": JSON_SCHEMA, **_without_secrets(document)}
-    _print(sys.stdout, json.dumps(shown, indent=2))
+    others = {name: value for name, value in shown.items() if name not in begun}
+    text = json.dumps(others, indent=2)
+    _print(sys.stdout, text.removeprefix(_BEGINNING) if begun else text)
 
 
 def give_up_stdout() -> None:
@@ -239,7 +251,7 @@ def _print_parts(parts: Iterable[TextPart]) -> None:
             _print(sys.stdout, text)
         elif part.kind == "verbatim":
             write(text)
-        elif part.kind == "stderr" or sys.stderr.isatty():
+        else:
             _print(sys.stderr, text)
 
 

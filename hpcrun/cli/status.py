@@ -290,7 +290,7 @@ def _named(
     missing: list[NotFoundError] = []
     for named_run in request.words:
         try:
-            existing += yield from request.context.named([named_run])
+            existing += yield from request.context.named([named_run], tells_newest=False)
         except NotFoundError as error:
             missing.append(error)
     if not missing:

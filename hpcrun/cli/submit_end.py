@@ -18,9 +18,10 @@ from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import print_followed
 from hpcrun.cli.output import Outcome, TextPart, stderr
 from hpcrun.errors import InterruptedByUser, JobFailedError
-from hpcrun.explain.first_line import Rules, ending, has_failed, with_element_lines
+from hpcrun.explain.first_line import Ending, Rules, ending, has_failed, with_element_lines
 from hpcrun.job.job_states import COMPLETED
 from hpcrun.job.text.units import index_ranges, rank_text
+from hpcrun.views.end_json import end_json
 from hpcrun.views.plan_text import joined_json, submitted_json
 from hpcrun.views.status_table import why_text
 from hpcrun.views.text import harmless, one_line, time_text
@@ -34,23 +35,24 @@ def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     job_id = result.run.job_id
     way_back = f"hpcrun logs -f {job_id} follows it again"
     item = _wait(result, context, f"job {job_id}", way_back, follow=follow)
+    end = run_ending(item, context.rules)
     failure = None
     if item.never_starts:
         failure = JobFailedError(
             f"job {job_id} never starts, and is still pending", hint=f"hpcrun cancel {job_id}"
         )
     elif item.status.state != COMPLETED:
-        failure = JobFailedError(_how_it_ended(item), hint=f"hpcrun explain {job_id}")
+        failure = JobFailedError(how_it_ended(item), hint=f"hpcrun explain {job_id}")
 
     def text() -> Iterator[TextPart]:
         if failure is None:
-            yield stderr([f"hpcrun: {_how_it_ended(item)}"])
+            yield stderr([f"hpcrun: {how_it_ended(item)}"])
         yield stderr(_advice(item))
 
     return Outcome(
         text,
-        lambda: _ended_json(result, item),
-        notes=_why_it_failed(item, context.rules),
+        lambda: _ended_json(result, item, end),
+        notes=_why_it_failed(end),
         failure=failure,
     )
 
@@ -79,8 +81,11 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
         )
 
     def document() -> dict[str, object]:
-        pairs = zip(done, ended, strict=True)
-        return joined_json([_ended_json(result, item) for result, item in pairs])
+        documents = []
+        for result, item in zip(done, ended, strict=True):
+            end = run_ending(item, context.rules)
+            documents.append(_ended_json(result, item, end))
+        return joined_json(documents)
 
     rows = [element_row(item, element) for item, element in failed[:NAMED_AT_MOST]]
     return Outcome(
@@ -114,22 +119,22 @@ def _wait(
         return waiter.wait()
 
 
-def _ended_json(result: SubmitResult, item: RunStatus) -> dict[str, object]:
-    return {
-        **submitted_json(result),
-        "state": item.status.state,
-        "exit_status": item.status.exit_status,
-    }
+def _ended_json(result: SubmitResult, item: RunStatus, end: Ending) -> dict[str, object]:
+    return {**submitted_json(result), **end_json(item, end)}
 
 
-def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
+def run_ending(item: RunStatus, rules: Rules) -> Ending:
+    """Return what is said of a run at its end: nothing of one that has not failed."""
+    if not has_failed(item.status):
+        return Ending("")
+    return ending(item, rules)
+
+
+def _why_it_failed(end: Ending) -> Iterator[TextPart]:
     """Yield the first line of explain for a failed run, and the end of a rank's log.
 
     The end is the last lines of the stderr of the rank that the first line names.
     """
-    if not has_failed(item.status):
-        return
-    end = ending(item, rules)
     if end.line:
         yield stderr([one_line(f"hpcrun: {end.line}")])
     if end.rank is not None and end.last_lines.strip():
@@ -151,7 +156,8 @@ def _advice(item: RunStatus) -> list[str]:
     return [f"hint: {text}" for text in use_advice(use, completed=is_completed)]
 
 
-def _how_it_ended(item: RunStatus) -> str:
+def how_it_ended(item: RunStatus) -> str:
+    """Return the state in which a run ended, with the reason and its time."""
     status = item.status
     text = f"job {item.run.job_id} {status.state}"
     if status.reason == "NonZeroExitCode" and status.exit_status:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
-from hpcrun.cli.interrupt import SUBMITTED
+from hpcrun.cli.interrupt import SUBMITTED, terminated_too
 from hpcrun.cli.options import check_note, check_one_of
 from hpcrun.cli.output import (
     Document,
     Outcome,
     Outcomes,
     TextPart,
+    begin_document,
     note,
     printed,
     stderr,
@@ -28,6 +29,7 @@ from hpcrun.cli.output import (
     wants_json,
 )
 from hpcrun.errors import UsageError
+from hpcrun.job.plan.cost import cost_text
 from hpcrun.job.request.after import After, Chain, after_text, chain_text, parse_after, parse_chain
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.request.read_request import read_request
@@ -119,6 +121,8 @@ def dry_run_outcome(
     parts: Sequence[Prepared] = (),
     more: Sequence[tuple[str, str]] = (),
     instead: Mapping[str, str] = _NO_ROWS,
+    *,
+    links: int = 1,
 ) -> Outcome:
     """Return what would be submitted: the plan and the script, or one document.
 
@@ -129,6 +133,7 @@ def dry_run_outcome(
         parts: the arrays of a sweep that needs several arrays.
         more: further rows of the plan; see ``plan_lines``.
         instead: other rows of the plan.
+        links: the links of a chain of such jobs.
     """
     parts = parts or [prepared]
 
@@ -137,7 +142,7 @@ def dry_run_outcome(
         yield verbatim("".join(part.script for part in parts))
 
     def document() -> dict[str, Any]:
-        return plan_text.joined_json([plan_text.prepared_json(part) for part in parts])
+        return plan_text.joined_json([plan_text.prepared_json(part, links) for part in parts])
 
     return Outcome(text, document)
 
@@ -180,8 +185,10 @@ def submit_job(
         if lineage.code_run:
             instead = {"code": plan_text.earlier_code(lineage.code_run), **instead}
     more += _waits(prepared, start)
+    links = start.chain.links if start.chain else 1
+    instead = {"cost": cost_text(replace(prepared.cost(), links=links)), **instead}
     if start.dry_run:
-        yield dry_run_outcome(prepared, parts, more, instead)
+        yield dry_run_outcome(prepared, parts, more, instead, links=links)
         return []
     from hpcrun.actions.jobs.new_run import Lineage
     from hpcrun.actions.jobs.submission import submit_all
@@ -284,7 +291,9 @@ def wait_for_end(done: Sequence[SubmitResult], context: Context, start: Start) -
         return
     from hpcrun.cli.submit_end import run_end, sweep_end
 
-    if done[0].run.plan.get("sweep"):
-        yield sweep_end(done, context)
-    else:
-        yield run_end(done[0], context, follow=start.follow)
+    with terminated_too():
+        begin_document(plan_text.ids_json(done))
+        if done[0].run.plan.get("sweep"):
+            yield sweep_end(done, context)
+        else:
+            yield run_end(done[0], context, follow=start.follow)

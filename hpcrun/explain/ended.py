@@ -30,7 +30,7 @@ from hpcrun.explain.started_over import LOAD_CHECKPOINT, started_over
 from hpcrun.explain.unrecorded_end import NO_QUESTIONS, Questions, UnrecordedEnd, unrecorded_end
 from hpcrun.explain.wording import answer, other_nodes
 from hpcrun.job import job_states
-from hpcrun.job.job_states import EXIT_KILLED, explain_reason
+from hpcrun.job.job_states import EXIT_KILLED
 from hpcrun.job.request.after import Condition
 from hpcrun.job.run_paths import RoleRanks, RunFolder
 from hpcrun.job.text.hide_secrets import HIDER
@@ -567,9 +567,11 @@ def nothing_failed(item: RunStatus) -> str | None:
     if status.state not in _NOT_RUNNING:
         return f"the job is {status.state.lower().replace('_', ' ')}{reason}: it has not ended"
     if status.reason and status.state == job_states.PENDING:
-        known = explain_reason(status.reason)
+        known = item.known_reason
     else:
         known = None
+    if item.never_starts:
+        return f"the job never starts: {item.never_starts.short}{reason}"
     now = "waits again" if status.attempt else "has not started"
     return f"the job {now}: {known.short if known else status.state}{reason}"
 

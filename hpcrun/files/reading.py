@@ -170,6 +170,19 @@ def read_bytes(path: Path | str, most: int = MOST_RECORD, *, links: bool = False
     return data
 
 
+def read_end(path: Path | str, most: int) -> bytes:
+    """Return the last bytes of a regular file, at most so many; no symbolic link is followed.
+
+    Raises:
+        NotRegularError: the path leads to something else.
+        OSError: the file is not there, or cannot be read.
+    """
+    with open_regular(path, links=False) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - most))
+        return file.read(most)
+
+
 def read_text(path: Path | str, most: int = MOST_RECORD) -> str:
     """Return the text of a small regular file; undecodable bytes show as U+FFFD.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -84,6 +85,45 @@ def replace_file(
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def append_line(path: Path, line: str, wait_s: float = 2.0) -> None:
+    """Append a line to a file that several processes write, or make the file.
+
+    The line is whole or not there. Where the lock is held for too long, or the file system has no
+    locks, the line is written without one.
+
+    Raises:
+        OSError: the line could not be written, or the path is no regular file.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "is not a regular file", str(path))
+        _lock(descriptor, wait_s)
+        size = os.fstat(descriptor).st_size
+        data = line.encode("utf-8", "replace") + b"\n"
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            data = b"\n" + data  # the line before was cut off
+        if os.write(descriptor, data) < len(data):
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, wait_s: float) -> None:
+    """Wait for the lock of a file, which ends when the file is closed."""
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(0.02)
+        except OSError:
+            return
 
 
 def _copy_mode(old: os.stat_result, new: Path) -> None:

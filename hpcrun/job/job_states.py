@@ -127,6 +127,48 @@ class Reason:
     is_final: bool  # the job never starts as it is
 
 
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    """A limit that a pending job alone is over: it never starts as it is."""
+
+    holder: str  # ``QOS short``, ``account lab``, or ``account lab, you``
+    what: str  # Slurm's name of the resource: ``gres/gpu``, ``cpu minutes``; memory is in MB
+    requested: float
+    allowed: float
+    whose: str  # whose jobs count: ``you``, or ``all its users``
+
+    @property
+    def reason(self) -> Reason:
+        """Why the job is pending, in place of Slurm's reason."""
+        name, _, per = self.what.partition(" ")
+        resource = _RESOURCE_WORDS.get(name, name)
+        if name.startswith("gres/gpu:"):
+            resource = f"{name.removeprefix('gres/gpu:')} GPUs"
+        if per:
+            resource += f" x {per}"
+        holder = self.holder.removesuffix(", you")
+        whose = "per user" if self.whose == "you" else f"for {self.whose} together"
+        short = f"requests {self.requested:g} {resource}, {holder} allows {self.allowed:g} {whose}"
+        option = "--qos" if holder.startswith("QOS") else "--account"
+        advice = f"It will never start: request less, or use another {option}."
+        return Reason(short, advice, True)
+
+
+_RESOURCE_WORDS = {
+    "gres/gpu": "GPUs",
+    "cpu": "CPUs",
+    "mem": "MB of memory",
+    "node": "nodes",
+}
+
+
+def is_limit(reason: str) -> bool:
+    """Return whether a reason is a limit that running jobs, or the job alone, may have reached."""
+    known = explain_reason(reason)
+    is_known = known is not None and known.is_final
+    return not is_known and reason.startswith(("QOSMax", "QOSGrp", "Assoc"))
+
+
 def parse_states(given: list[str]) -> set[str]:
     """Return the states that the user has asked for.
 

@@ -31,6 +31,7 @@ _NODE_FILE = re.compile(r"node-(?P<node>.+)\.(?P<kind>start|use)")
 _ACTIVE = "active"
 _JOBS = "jobs"
 _STUDIES = "studies"
+_ACTIONS = "actions.jsonl"
 _ELEMENTS = "elements"
 _CHECKPOINTS = "checkpoints"
 
@@ -296,6 +297,7 @@ class RunsFolder:
         """Return the entry of a run in the index of job ids."""
         return self.jobs / f"{job_id}.{run_id}"
 
+    actions = _Below(_ACTIONS)  # what commands did to runs
     lock = _Below(".records.lock")  # the lock of the process that changes a run's record
     studies = _Below(_STUDIES)  # the folder of the scaling studies
 
@@ -307,7 +309,7 @@ class RunsFolder:
 def run_names(names: Iterable[str]) -> list[str]:
     """Return those of the names in a runs folder that may be runs."""
     visible = [name for name in names if not name.startswith(".")]
-    return [name for name in visible if name not in (_ACTIVE, _JOBS, _STUDIES)]
+    return [name for name in visible if name not in (_ACTIVE, _JOBS, _STUDIES, _ACTIONS)]
 
 
 def run_name(run_id: str) -> str:

@@ -16,6 +16,7 @@ from hpcrun.files.reading import flag
 from hpcrun.job.request.notify_options import check_destination, check_events
 from hpcrun.job.text.units import parse_slurm_time
 from hpcrun.profiles.folders import Source, folders_of
+from hpcrun.profiles.limits import LIMITS, Limits, limits_of, read_limit, smallest
 from hpcrun.profiles.yaml_file import Key, MistakesError, YamlFile, dotted, parse_yaml
 from hpcrun.version import __version__
 
@@ -53,12 +54,16 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "notify_waiting": lambda value: parse_slurm_time(_text(value)),
     "wandb_sync": flag,
     "on": _text,
+    "limits": read_limit,
 }
 KEYS = tuple(_READERS)
 _SEVERAL: dict[str, tuple[type, str]] = {
     "metrics": (dict, "names with regular expressions"),
     "notify": (list, "a list"),
+    "limits": (dict, f"a section with {', '.join(LIMITS)}"),
 }
+_NAMES = {"limits": LIMITS}
+"""The names in a section that has no others."""
 _FIELDS = {"time": "walltime_s", "notify_waiting": "notify_waiting_s"}
 
 
@@ -84,6 +89,8 @@ class Config:
     # ended
     wandb_sync: bool = False
     on: str | None = None  # the host on which commands run: ``hpcrun --on``
+    # the smallest of all files: no file can raise or remove another's
+    limits: Limits = field(default_factory=Limits)
 
 
 def load_config(
@@ -91,7 +98,7 @@ def load_config(
 ) -> Config:
     """Read ``config.yaml`` of each folder, most important first.
 
-    The first value of a key counts.
+    The first value of a key counts; of limits, the smallest.
 
     Args:
         folders: the folders.
@@ -101,6 +108,7 @@ def load_config(
     """
     values: dict[str, Any] = {}
     metrics: dict[str, str] = {}
+    limits: list[Limits] = []
     for folder in folders_of(folders):
         if folder.has(FILE_NAME):
             file = parse_yaml(folder.text(FILE_NAME), folder.path / FILE_NAME)
@@ -109,10 +117,11 @@ def load_config(
             here = _read(file)
             if "runs" in here:
                 here["runs"] = folder.path / os.path.expanduser(here["runs"])
+            limits.append(limits_of(here.pop("limits", {}), folder.path / FILE_NAME))
             metrics = {**here.pop("metrics", {}), **metrics}
             values = {**here, **values}
     fields = {_FIELDS.get(key, key): value for key, value in values.items()}
-    return Config(metrics=metrics, **fields)
+    return Config(metrics=metrics, limits=smallest(limits), **fields)
 
 
 def _drop_unknown(file: YamlFile, warn: Callable[[str], None]) -> None:
@@ -159,6 +168,8 @@ def _read(file: YamlFile) -> dict[str, Any]:
             entries: Any = value.items() if isinstance(value, dict) else enumerate(file.data[key])
             for name, item in entries:
                 place = (key, str(name))
+                if key in _NAMES and name not in _NAMES[key]:
+                    raise ValueError(f"there is no such limit; there are: {', '.join(LIMITS)}")
                 items[place[1]] = _READERS[key](item)
             values[key] = items if kind is dict else tuple(items.values())
         except ValueError as error:

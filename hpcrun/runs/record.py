@@ -68,8 +68,21 @@ class Run:
     # known; ``copied`` is False without a snapshot, of which it has the contents else
     code: dict[str, Any] | None = None
     note: str | None = None  # a person's own words on it
+    # the GPU-hours that it can use, with all requeues; None if they are not known
+    gpu_hours_at_most: float | None = None
+    # how it was submitted: whether ``terminal`` was there, and the name of the coding ``agent`` or
+    # None. A hint, never a permission
+    by: dict[str, Any] | None = None
     # fields that another version of hpcrun wrote
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def submitted_by(self) -> str | None:
+        """The name of the coding agent, or ``terminal`` or ``script``; None if it is not known."""
+        if self.by is None:
+            return None
+        agent: str | None = self.by["agent"]
+        return agent or ("terminal" if self.by["terminal"] else "script")
 
     @property
     def place(self) -> str:
@@ -190,6 +203,7 @@ class LastStatus:
 RUN_ID = reading.matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
 # Slurm's 4711, 4711_3, and hpcrun's own L4711; never a text that squeue would read as an option
 JOB_ID = reading.matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
+AGENT = r"[A-Za-z][\w.+-]{0,39}"
 _COUNT = reading.whole(0, 10**7)
 _SECONDS = reading.whole(-(10**10), 10**10)
 
@@ -289,9 +303,30 @@ _CODE = reading.table(
     },
     ("files", "bytes", "root", "commit", "changes"),
 )
+_BY = reading.table(
+    {
+        "terminal": reading.flag,
+        "agent": reading.optional(reading.matching(AGENT, "the name of an agent")),
+    },
+    ("terminal", "agent"),
+)
 _CHAIN = reading.table(
     {"link": _COUNT, "links": _COUNT, "first": reading.text}, ("link", "links", "first")
 )
+
+
+def _hours(value: Any) -> float:
+    """Take a number of hours.
+
+    Raises:
+        ValueError: the value is no number, or is negative.
+    """
+    hours = reading.number(value)
+    if hours < 0:
+        raise ValueError("is not a number of hours")
+    return hours
+
+
 _RUN_KINDS = kinds_of(
     Run,
     integer=_COUNT,
@@ -309,6 +344,8 @@ _RUN_KINDS = kinds_of(
     code_of=reading.optional(RUN_ID),
     code=reading.optional(_CODE),
     note=reading.optional(reading.matching(r"[^\0\n]{1,1000}", "a line of text")),
+    gpu_hours_at_most=reading.optional(_hours),
+    by=reading.optional(_BY),
 )
 _STATUS_KINDS = kinds_of(
     LastStatus,

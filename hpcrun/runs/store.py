@@ -99,6 +99,11 @@ class RunStore:
     def _runs(self) -> RunsFolder:
         return RunsFolder(self.root)
 
+    @property
+    def actions(self) -> Path:
+        """The file that says what commands did to the runs."""
+        return self._runs.actions
+
     def run_ids(self) -> list[str]:
         """Return the ids of all runs, oldest first.
 

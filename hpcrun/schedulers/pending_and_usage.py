@@ -236,7 +236,7 @@ def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
         if not step:
             jobs.setdefault(key, []).append(fields)
             continue
-        largest_task = _megabytes(fields[5])
+        largest_task = megabytes(fields[5])
         if largest_task is not None:
             nodes = max(1, _int(fields[6]))
             tasks_of_node = math.ceil(_int(fields[7]) / nodes) or 1
@@ -255,7 +255,7 @@ def _usage(lines: Sequence[Sequence[str]], used_mb: float | None) -> Usage:
         gpu_s += seconds * allocated_gpus(fields[4])
         cpu_s += slurm_seconds(fields[2].partition(".")[0]) or 0.0
     _, _, _, cpus, tres, _, nodes, _, _ = lines[-1]
-    memory_mb = _megabytes(resources(tres).get("mem", ""))
+    memory_mb = megabytes(resources(tres).get("mem", ""))
     count = max(1, _int(nodes))
     return Usage(
         elapsed_s=elapsed_s,
@@ -270,7 +270,8 @@ def _usage(lines: Sequence[Sequence[str]], used_mb: float | None) -> Usage:
     )
 
 
-def _megabytes(text: str) -> float | None:
+def megabytes(text: str) -> float | None:
+    """Return an amount of memory such as ``4000M`` in MB, None for other texts."""
     match = _SIZE.fullmatch(text)
     if match:
         megabytes: float = float(match[1]) * 1024 ** _POWERS[match[2]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from hpcrun.job.job_states import JobInfo
+from hpcrun.job.job_states import JobInfo, OverLimit
 
 Verb = Literal["cancel", "hold", "release"]
 """What a person does to a job of the queue."""
@@ -125,6 +125,13 @@ class Scheduler(Protocol):
     def end_signal(self, job_id: str) -> int | None:  # noqa: ARG002 - for those that keep accounts
         """Return the signal that ended a job; None without one, or an answer."""
         return None
+
+    def over_limits(self, reasons: Mapping[str, str]) -> Mapping[str, OverLimit]:  # noqa: ARG002
+        """Return the limits that pending jobs alone are over; a job without one is left out.
+
+        ``reasons`` is job id → the scheduler's reason. Both have the id of a whole array.
+        """
+        return {}
 
     def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
         """Cancel jobs, keep pending jobs from starting, or let held jobs start again.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcrun.errors import SchedulerError
-from hpcrun.job.job_states import PENDING, JobInfo, is_terminal
+from hpcrun.job.job_states import PENDING, JobInfo, OverLimit, is_terminal
 from hpcrun.machine.clean_environment import env_for_slurm, env_of_caller, is_inside_job
 from hpcrun.machine.process import NO_RESPONSE, Completed, SlurmSite
 from hpcrun.schedulers import slurm_text
@@ -51,6 +51,8 @@ class SlurmScheduler(Scheduler):
     # respond
     polls: bool = False
     _known: dict[str, str | None] = field(default_factory=dict)
+    # job id and reason → the limit that the job alone is over
+    _over: dict[tuple[str, str], OverLimit | None] = field(default_factory=dict)
 
     def unavailable(self) -> str | None:
         """Return a reason without sbatch."""
@@ -172,6 +174,23 @@ class SlurmScheduler(Scheduler):
             if info.job_id == job_id:
                 signal = info.signal
         return signal
+
+    def over_limits(self, reasons: Mapping[str, str]) -> dict[str, OverLimit]:
+        """Ask squeue and scontrol; a command that polls asks once for each job and reason."""
+        from hpcrun.schedulers.over_limits import find_over_limits  # few jobs have such a reason
+        from hpcrun.schedulers.pending_and_usage import SlurmQueue
+
+        queue = SlurmQueue(self.env)
+        new = {job: reason for job, reason in reasons.items() if (job, reason) not in self._over}
+        if new:
+            found = find_over_limits(queue, new)
+            self._over.update({(job, new[job]): limit for job, limit in found.items()})
+        over = {}
+        for asked in reasons.items():
+            limit = self._over.get(asked)
+            if limit is not None:
+                over[asked[0]] = limit
+        return over
 
     def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
         """Cancel, hold or release jobs with one command.

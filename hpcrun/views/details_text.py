@@ -16,7 +16,7 @@ from hpcrun.actions.runs.hardware_use import run_use, use_advice, use_rows
 from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.actions.status.status_details import Insight, last_line, last_metrics, time_advice
 from hpcrun.files.foreign_folder import is_foreign
-from hpcrun.job.job_states import COMPLETED, PENDING, explain_reason
+from hpcrun.job.job_states import COMPLETED, PENDING
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.runs.attempt import alone_note, alone_ranks, last_attempt, load_imports
@@ -260,6 +260,7 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     job_id = run.job_id or ""
     document: dict[str, Any] = {
         "waiting": None,
+        "limits": [],
         "usage": None,
         "last_line": None,
         "metrics": {},
@@ -270,6 +271,7 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     }
     if job_id in insight.waiting:
         document["waiting"] = asdict(insight.waiting[job_id])
+        document["limits"] = [asdict(limit) for limit in _limits_of(item, insight)]
     usage = insight.usage.get((run.run_id, job_id))
     if usage:
         document["usage"] = {**asdict(usage), "cpu_efficiency": _cpu_efficiency(usage)}
@@ -293,7 +295,7 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     run = item.run
     job_id = run.job_id or ""
     reason = item.status.reason or ""
-    known = explain_reason(reason)
+    known = item.known_reason
     if known:
         rows.append(("reason", f"{known.short} ({reason})"))
     awaited = insight.awaited.get(job_id)
@@ -304,13 +306,21 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
         rows.append(("advice", f"Leave out --nodelist {nodelist}, or name other nodes."))
     elif known:
         rows.append(("advice", known.advice.replace("JOB", job_id)))
+    rows += [("limit", _limit_text(limit)) for limit in _limits_of(item, insight)]
     waiting = insight.waiting.get(job_id)
     if waiting:
-        holder = ACCOUNTS if reason.startswith("Assoc") else waiting.qos
-        rows += [("limit", _limit_text(limit)) for limit in insight.limits.get(holder, ())]
         rows.append(("queue", place_text(waiting)))
         rows.append(("start", start_text(waiting.start_s, now_s)))
     return rows
+
+
+def _limits_of(item: RunStatus, insight: Insight) -> Sequence[Limit]:
+    """Return the limits of a pending job's QOS, or of the accounts, as its reason names them."""
+    waiting = insight.waiting.get(item.run.job_id or "")
+    if waiting is None:
+        return ()
+    is_of_account = (item.status.reason or "").startswith("Assoc")
+    return insight.limits.get(ACCOUNTS if is_of_account else waiting.qos, ())
 
 
 def _limit_text(limit: Limit) -> str:

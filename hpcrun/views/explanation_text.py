@@ -11,6 +11,7 @@ from hpcrun.explain.diagnosis.waiting_cause import group_text
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.evidence import Evidence
 from hpcrun.job.text.units import cut_at_word
+from hpcrun.views.end_json import waiting_json
 from hpcrun.views.text import fields_of, harmless, labelled, one_line, without_colours
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "evidence": [asdict(evidence) for evidence in explanation.evidence],
         **fields_of(explanation, "fix next unread"),
         "flight": None,
+        **waiting_json(item),
     }
     if explanation.role:
         document["role"] = explanation.role.name

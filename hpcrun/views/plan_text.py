@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.batch.sbatch_input import Sizes, read_sizes
+from hpcrun.job.plan.cost import Cost, cost_text, total_hours
 from hpcrun.job.plan.job_plan import Plan, Snapshot
 from hpcrun.job.plan.plan_notes import threads_of
 from hpcrun.job.plan.role_ranks import Role
@@ -60,7 +61,7 @@ def prepared_lines(
     """
     names = prepared.own_variables()
     env = assignments(variable for variable in prepared.plan.env if variable[0] in names)
-    rows = {"env": env}
+    rows = {"env": env, "cost": cost_text(prepared.cost())}
     if prepared.request.wrap is not None:
         rows["command"] = prepared.request.wrap
     return plan_lines(prepared.plan, more, {**rows, **instead})
@@ -88,6 +89,7 @@ def plan_lines(
         ("CPUs", _cpus(plan)),
         ("memory", memory_text(plan.memory_mb) if plan.scheduler == "slurm" else ""),
         ("time", _time(plan)),
+        ("cost", ""),  # of a prepared job
         ("where", _where(plan)),
         ("python", f"{plan.python.executable} ({plan.python.kind})"),
         ("container", _container(plan.container)),
@@ -401,12 +403,37 @@ def chain_json(results: Sequence[SubmitResult]) -> dict[str, Any]:
     for result in results:
         link = fields_of(result.run, "run_id job_id name after")
         links.append({**link, **fields_of(result, "folder remarks")})
-    return {"kind": "chain", "links": links}
+    costs = [_cost_json(result.prepared.cost()) for result in results]
+    return {"kind": "chain", "links": links, **total_cost(costs)}
 
 
-def prepared_json(prepared: Prepared) -> dict[str, Any]:
-    """Return a prepared submission as a JSON document."""
-    return {"kind": "plan", "plan": _plan_json(prepared.plan), "script": prepared.script}
+def prepared_json(prepared: Prepared, links: int = 1) -> dict[str, Any]:
+    """Return a prepared submission as a JSON document.
+
+    Args:
+        prepared: the job.
+        links: the links of a chain of such jobs.
+    """
+    return {
+        "kind": "plan",
+        **_cost_json(replace(prepared.cost(), links=links)),
+        "plan": _plan_json(prepared.plan),
+        "script": prepared.script,
+    }
+
+
+def _cost_json(cost: Cost) -> dict[str, float | None]:
+    """Return the GPU-hours of a job at most, None if they are not known."""
+    return {
+        "gpu_hours_at_most": cost.gpu_hours,
+        "gpu_hours_with_requeues": cost.gpu_hours_with_requeues,
+    }
+
+
+def total_cost(documents: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Return the GPU-hours of several jobs together."""
+    names = ("gpu_hours_at_most", "gpu_hours_with_requeues")
+    return {name: total_hours(document[name] for document in documents) for name in names}
 
 
 def submitted_json(result: SubmitResult) -> dict[str, Any]:
@@ -415,7 +442,17 @@ def submitted_json(result: SubmitResult) -> dict[str, Any]:
         "kind": "submitted",
         **fields_of(result.run, "run_id job_id scheduler cluster"),
         **fields_of(result, "folder remarks"),
+        **_cost_json(result.prepared.cost()),
         "plan": _plan_json(result.prepared.plan),
+    }
+
+
+def ids_json(results: Sequence[SubmitResult]) -> dict[str, Any]:
+    """Return the beginning of the document of a submission: the ids, before its jobs end."""
+    return {
+        "kind": "submitted",
+        **fields_of(results[0].run, "run_id job_id"),
+        "job_ids": [result.run.job_id for result in results],
     }
 
 
@@ -432,7 +469,7 @@ def joined_json(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """
     if len(documents) == 1:
         return documents[0]
-    return {**documents[0], "parts": documents}
+    return {**documents[0], **total_cost(documents), "parts": documents}
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from hpcrun.job.job_states import (
     PENDING,
     RUNNING,
     SUBMITTING,
-    explain_reason,
 )
 from hpcrun.job.text.arguments import (
     LONGEST,
@@ -40,6 +39,7 @@ from hpcrun.job.text.units import cut_at_word, format_age, format_span
 from hpcrun.runs.elements import request_of
 from hpcrun.runs.record import LastStatus, Run, known_fields
 from hpcrun.runs.role_states import role_states
+from hpcrun.views.end_json import waiting_json
 from hpcrun.views.text import (
     GAP,
     clock_text,
@@ -86,6 +86,8 @@ FIELDS = (
     "total_elapsed_s",
     "note",
     "command",
+    "by",
+    "gpu_hours_at_most",
 )
 """Fields of the JSON with a single value, and the columns of --csv.
 
@@ -395,7 +397,7 @@ def _reason_or_hosts(item: RunStatus, cause: str, waits: str | None) -> str:
     status = item.status
     if waits and status.reason in (None, "Dependency", NEVER, BEFORE_START):
         return ""  # the dependency is shown instead
-    reason = _reason_text(status)
+    reason = _reason_text(item)
     if reason:
         has_parts = item.elements or item.run.roles
         if has_parts and cause and status.final:
@@ -494,14 +496,15 @@ def waiting_lines(item: RunStatus, now_s: float) -> list[str]:
     return [text]
 
 
-def _reason_text(status: LastStatus) -> str | None:
+def _reason_text(item: RunStatus) -> str | None:
     """Return Slurm's reason if it is useful, with plain words for a pending job."""
+    status = item.status
     reason = status.reason
     if reason is None or reason == "NonZeroExitCode":
         return None
     if status.cause and status.cause.startswith(f"{reason}:"):
         return None  # the cause is shown instead
-    known = explain_reason(reason)
+    known = item.known_reason
     if known is None:
         return reason
     if status.state == CANCELLED:
@@ -551,17 +554,19 @@ def _unknown_sizes(run: Run) -> dict[str, None]:
 def _run_json(item: RunStatus) -> dict[str, Any]:
     of_run = (
         "run_id name scheduler cluster host created_s job_id profile nodes gpus_per_node "
-        "world_size walltime_s note"
+        "world_size walltime_s note gpu_hours_at_most"
     )
     document = {
         **fields_of(item.run, of_run),
         **_unknown_sizes(item.run),
         "folder": str(item.folder),
         "command": _command(item),
+        "by": item.run.submitted_by,
         **fields_of(item, "stale lost"),
         "silent_s": None if item.silent_s is None else int(item.silent_s),
         **known_fields(item.status),
         **lineage_json(item),
+        **waiting_json(item),
     }
     if item.elements:
         document["elements"] = [_element_json(element) for element in item.elements]

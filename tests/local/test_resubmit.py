@@ -93,7 +93,7 @@ def test_of_several_resubmissions_of_a_run_one_is_submitted(hpcrun: Hpcrun) -> N
         done = list(pool.map(lambda _: hpcrun(*again), range(3)))
     refused = [item for item in done if "which uses the same checkpoints as" in item.stderr]
     assert (hpcrun.status()["resubmitted_from"], len(refused)) == (run_id, 2), done
-    hpcrun("cancel", "last", check=True)
+    hpcrun("cancel", "--yes", "last", check=True)
 
 
 def test_a_secret_is_taken_from_the_environment_again(hpcrun: Hpcrun) -> None:

@@ -49,7 +49,8 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
     assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]
     assert "1 of 3 failed: rank 0 on local-0 failed first" in hpcrun("status", check=True).stdout
     assert (
-        hpcrun("cancel", "last/1").stderr == f"hpcrun: job {job_id}_1 has already ended: FAILED\n"
+        hpcrun("cancel", f"{job_id}/1").stderr
+        == f"hpcrun: job {job_id}_1 has already ended: FAILED\n"
     )
     explained = hpcrun("explain", "last", check=True)
     assert "last is a sweep; showing its first failed element, 1\n" in explained.stderr
@@ -84,7 +85,7 @@ def test_more_of_an_element_that_runs(hpcrun: Hpcrun) -> None:
     assert "  last line    lr is 1\n" in closer
     assert "last line" not in hpcrun("status", "-v", "last/1").stdout
     assert "last line" not in hpcrun("status", "-v", "last").stdout
-    hpcrun("cancel", "last", check=True)
+    hpcrun("cancel", "--yes", "last", check=True)
 
 
 TRAIN = """
@@ -176,11 +177,11 @@ def test_one_element_is_cancelled_then_all(hpcrun: Hpcrun) -> None:
     hpcrun(*LOCAL, "--sweep", "n=300,301,302", "sleep", "{n}", check=True)
     wait_for(lambda: states(hpcrun)[0] == "RUNNING", 20, "the first to run")
     assert states(hpcrun) == ["RUNNING", "PENDING", "PENDING"]
-    hpcrun("cancel", "last/0", "last/1", check=True)
+    hpcrun("cancel", "--yes", "last/0", "last/1", check=True)
     wait_for(
         lambda: states(hpcrun) == ["CANCELLED", "CANCELLED", "RUNNING"], 20, "the third to run"
     )
-    hpcrun("cancel", "last", check=True)
+    hpcrun("cancel", "--yes", "last", check=True)
     hpcrun.ended()
     assert states(hpcrun) == ["CANCELLED"] * 3
 

@@ -345,7 +345,7 @@ def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -
     assert kernel["id"] in fetched(url, renewed)
     assert "Forbidden" in fetched(url, token)
     assert "Forbidden" in fetched(url, cookie=cookie)
-    person("cancel", "last", check=True)
+    person("cancel", "--yes", "last", check=True)
     again.expect(r"hpcrun: the connection to job \d+ has ended")
 
 

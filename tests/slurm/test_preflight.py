@@ -103,7 +103,7 @@ def test_a_job_that_is_cancelled_in_its_preflight_does_not_train(as_researcher: 
         30,
         "the checks",
     )
-    as_researcher("cancel", "last", check=True)
+    as_researcher("cancel", "--yes", "last", check=True)
     wait_for(lambda: "CANCELLED" in as_researcher("status").stdout, 30, "the job to be cancelled")
     assert record(as_researcher, "exit")["status"] == 143
     assert not list(attempt(as_researcher).glob("rank-*"))

@@ -41,14 +41,14 @@ def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(
         "submit", "-P", "cpu", "--cpus", "1", "--sbatch", "hold", "sleep", "60", check=True
     )
     refusing = as_researcher.shims(scancel="echo 'scancel: error: Socket timed out' >&2; exit 1")
-    done = as_researcher("cancel", "last", env=refusing)
+    done = as_researcher("cancel", "--yes", "last", env=refusing)
     assert (done.returncode, "Socket timed out" in done.stderr) == (5, True)
     assert not list(as_researcher.runs.glob("*/cancelled"))
-    done = as_researcher("cancel", "last", env=as_researcher.shims(scancel="exit 0"))
+    done = as_researcher("cancel", "--yes", "last", env=as_researcher.shims(scancel="exit 0"))
     assert (done.returncode, done.stdout) == (5, "")
     assert "was not cancelled: Slurm still lists it as PENDING" in done.stderr
     assert not list(as_researcher.runs.glob("*/cancelled"))
-    assert as_researcher("cancel", "last", check=True).stdout.startswith("cancelled  job ")
+    assert as_researcher("cancel", "--yes", "last", check=True).stdout.startswith("cancelled  job ")
     assert list(as_researcher.runs.glob("*/cancelled"))
     (log,) = as_researcher.runs.glob("*/hpcrun.log")
     lines = log.read_text().splitlines()

@@ -194,6 +194,8 @@ def run_record(
         cwd=str(surroundings.cwd),
         profile_file=profile_file(prepared.profile, surroundings),
         note=surroundings.typed.note,
+        gpu_hours_at_most=prepared.cost(max(1, len(elements))).gpu_hours_with_requeues,
+        by=surroundings.by,
     )
 
 

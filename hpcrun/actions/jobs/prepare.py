@@ -19,6 +19,7 @@ from hpcrun.actions.jobs.staged_data import find_data
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import UsageError
 from hpcrun.job.batch.sbatch_input import READ_BY_SBATCH
+from hpcrun.job.plan.cost import Cost, cost_of
 from hpcrun.job.plan.job_plan import Plan, Snapshot, build_plan, flight_recorder_env, job_env
 from hpcrun.job.plan.plan_notes import plan_notes
 from hpcrun.job.plan.role_ranks import requests_of, with_programs
@@ -60,6 +61,18 @@ class Prepared:
             env.update(self.plan.batch.secrets)
         secrets = [name for name, value in self.plan.env if value is None]
         return {name: env[name] for name in secrets if name in env}
+
+    def cost(self, elements: int = 1) -> Cost:
+        """Return what the job can use at most.
+
+        Args:
+            elements: the elements of an array on this machine that is not a sweep.
+        """
+
+        def gpus_of_node() -> int | None:
+            return for_gpu_type(self.profile.profile, self.request).gpu.per_node
+
+        return cost_of(self.plan, self.script, gpus_of_node=gpus_of_node, elements=elements)
 
     def own_variables(self) -> set[str]:
         """Return the variables of the job that the user or the site has set, and not hpcrun.

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcrun.actions.jobs.limits import check_limits
 from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports, Surroundings
@@ -73,7 +74,7 @@ def submit(
     lineage: Lineage = _ALONE,
     array: FunctionArray = _NO_ARRAY,
 ) -> SubmitResult:
-    """Record a run, then submit its job.
+    """Record a run, then submit its job: every submission passes here, and its limits are checked.
 
     Args:
         prepared: the job to submit.
@@ -87,6 +88,7 @@ def submit(
         array: the elements of an array that is not a sweep.
 
     Raises:
+        LimitError: the job is over a limit, and no person has allowed it; no run is made.
         UsageError: a secret that the job needs is not in the environment; no run is made.
         SubmissionUncertainError: sbatch got no answer; the run is kept, and status will find its
             job.
@@ -99,6 +101,8 @@ def submit(
     check_available(plan, scheduler)
     env = {**surroundings.env, **prepared.secrets()}
     _check_secrets(plan, env)
+    if not surroundings.consent.has(prepared):
+        check_limits([prepared], ports, surroundings, elements=max(1, len(array.elements)))
     if plan.sweep:
         array = FunctionArray(plan.sweep.chosen, plan.sweep.max_parallel)
     made = new_run(
@@ -123,7 +127,16 @@ def submit(
         max_parallel=array.at_once,
         called_in=surroundings.cwd if plan.batch else None,
     )
-    return _submit_run(made, submission, scheduler, prepared, ports, surroundings)
+    action = "resubmit" if lineage.resubmitted_from else "submit"
+    hours = made.run.gpu_hours_at_most
+    secrets = prepared.secrets()
+    try:
+        result = _submit_run(made, submission, scheduler, prepared, ports, surroundings)
+    except SubmissionUncertainError:
+        ports.note_action(action, [made.run], secrets, gpu_hours_at_most=hours)
+        raise
+    ports.note_action(action, [result.run], secrets, gpu_hours_at_most=hours)
+    return result
 
 
 def _submit_run(
@@ -245,9 +258,11 @@ def submit_all(
         output_dir: the folder for each run instead of the runs folder.
 
     Raises:
+        LimitError: they are over a limit together, and no person has allowed them.
         HpcrunError: one was refused; those before it remain, and the message says so.
         InterruptedByUser: the user interrupted; it has the ids of the jobs that were submitted.
     """  # noqa: DOC501
+    surroundings = check_limits(jobs, ports, surroundings)
     done: list[SubmitResult] = []
     for job in jobs:
         try:

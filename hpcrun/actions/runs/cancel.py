@@ -101,6 +101,8 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancellation:
     others = [item for item in runs if not _can_change("cancel", item)]
     _check_others(others)
     marks: list[Mark] = []
+    if changed:
+        ports.note_action("cancel", [item.run for item in changed])
     for name, refs in _by_scheduler(changed):
         with _marked(refs) as new_marks:
             ports.schedulers(name).change("cancel", refs)
@@ -180,6 +182,8 @@ def change_pending(
     """
     changed = [item for item in runs if _can_change(verb, item)]
     others = [item for item in runs if not _can_change(verb, item)]
+    if changed:
+        ports.note_action(verb, [item.run for item in changed])
     for name, refs in _by_scheduler(changed):
         ports.schedulers(name).change(verb, refs)
     return changed, others

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.decide_status import LOST_AFTER_S, last_sign_s
+from hpcrun.actions.status.past_jobs import job_record, jobs_of_run
+from hpcrun.actions.status.run_filter import run_text
 from hpcrun.actions.status.run_status import RunStatus, is_in, unconfirmed_text
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import HpcrunError
@@ -138,24 +140,28 @@ def still_going(plan: CleanPlan, choice: CleanChoice, ports: Ports) -> CleanPlan
     return replace(again, leftovers=plan.leftovers)
 
 
-def remove_runs(
-    plan: CleanPlan, store: RunStore, *, now_s: float
-) -> tuple[list[Candidate], list[HpcrunError]]:
+def remove_runs(plan: CleanPlan, ports: Ports) -> tuple[list[Candidate], list[HpcrunError]]:
     """Remove the runs of a plan, and markers without runs.
+
+    What a run has used is noted before its folder goes: ``history`` counts it from then on.
 
     Returns:
         The removed runs and the failures.
     """
+    store = ports.store
     gone = []
     errors = []
     for candidate in plan.going:
+        item = candidate.item
+        jobs = [job_record(job) for job in jobs_of_run(item)]
+        ports.note_action("clean", [item.run], jobs=jobs, text=run_text(item))
         try:
             store.delete(candidate.item.run.run_id)
             gone.append(candidate)
         except HpcrunError as error:
             errors.append(error)
     leftovers = [item.leftover for item in plan.going_leftovers]
-    errors += store.remove_leftovers(leftovers, now_s - LOST_AFTER_S)
+    errors += store.remove_leftovers(leftovers, ports.now_s() - LOST_AFTER_S)
     return gone, errors
 
 

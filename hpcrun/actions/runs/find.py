@@ -33,6 +33,8 @@ class FoundRun:
     run: Run
     element: int | None = None
     note: str | None = None
+    # the ids of all runs that the label could mean, oldest first; empty if it means only this one
+    matches: tuple[str, ...] = ()
 
     @property
     def named(self) -> tuple[str, int | None]:
@@ -127,11 +129,7 @@ def _checked_index(run: Run, elements: Elements | None, index: int) -> int:
 
 
 def _find(label: str, store: RunStore) -> FoundRun:
-    if not label.strip():
-        raise UsageError(
-            "the name of the run is empty",
-            hint="hpcrun status lists the runs; 'last' is the newest",
-        )
+    check_not_empty(label, "run", "hpcrun status lists the runs; 'last' is the newest")
     ids = store.run_ids()
     if not ids:
         raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit creates one")
@@ -182,12 +180,14 @@ def _by_name(label: str, ids: Sequence[str], store: RunStore) -> FoundRun:
         # Every run id begins with its date: a shorter number is a job id, not the beginning of ids.
         end = f"-{label}"
         matching = [run_id for run_id in ids if run_id in named or run_id.endswith(end)]
+    matches: tuple[str, ...] = ()
     if len(named) > 1:
         newest = _newest(named, store).run_id
         matching.remove(newest)
         matching.append(newest)
+        matches = tuple(run_id for run_id in matching if run_id in named)
     run_id, note = choose_id(label, matching, ("run", "runs"), "hpcrun status --all lists them")
-    return FoundRun(store.load(run_id), note=note)
+    return FoundRun(store.load(run_id), note=note, matches=matches)
 
 
 def _newest(ids: Sequence[str], store: RunStore) -> Run:
@@ -197,6 +197,11 @@ def _newest(ids: Sequence[str], store: RunStore) -> Run:
     return max(runs, key=lambda run: run.created_s)
 
 
+def is_last(label: str) -> bool:
+    """Return whether a label means the newest run, or an element of it."""
+    return label.partition("/")[0] == LAST
+
+
 def newest_line(run: Run) -> str:
     """Return the line that names the newest run.
 
@@ -204,6 +209,16 @@ def newest_line(run: Run) -> str:
     """
     job = f"job {run.job_id}" if run.job_id else run.run_id
     return f"the newest of all runs: {run.name}, {job}"
+
+
+def check_not_empty(label: str, noun: str, listing: str) -> None:
+    """Check that a label is not empty, as a script's is whose variable is not set.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    if not label.strip():
+        raise UsageError(f"the name of the {noun} is empty", hint=listing)
 
 
 def choose_id(
@@ -272,7 +287,8 @@ def _by_job_id(job_id: str, ids: Sequence[str], store: RunStore) -> FoundRun | N
     if len(matches) == 1:
         return FoundRun(newest)
     note = f"{job_id}: the newest of {len(matches)} runs of that job id, {newest.run_id}"
-    return FoundRun(newest, note=note)
+    oldest_first = tuple(run.run_id for run in reversed(matches))
+    return FoundRun(newest, note=note, matches=oldest_first)
 
 
 def _with_job(

@@ -65,6 +65,8 @@ class RunStatus:
     unconfirmed: bool = False
     # it runs, and no rank has written for so many seconds, which is long for it; else None
     silent_s: float | None = None
+    # the limit that its pending job, or each pending element, alone is over
+    over_limit: state.OverLimit | None = None
 
     @property
     def label(self) -> str:
@@ -77,6 +79,17 @@ class RunStatus:
         return self.run.job_id or self.run.run_id
 
     @property
+    def known_reason(self) -> state.Reason | None:
+        """The meaning of the scheduler's reason, None if it has none."""
+        return self._meaning(self.status)
+
+    def _meaning(self, status: LastStatus) -> state.Reason | None:
+        reason = status.reason or ""
+        if self.over_limit and status.state == state.PENDING and state.is_limit(reason):
+            return self.over_limit.reason
+        return state.explain_reason(reason)
+
+    @property
     def never_starts(self) -> state.Reason | None:
         """Why the pending job never starts as it is, None if it may."""
         if self.status.final:
@@ -87,11 +100,20 @@ class RunStatus:
         for status in going:
             if status.state != state.PENDING:
                 return None
-            reason = state.explain_reason(status.reason or "")
+            reason = self._meaning(status)
             if reason is None or not reason.is_final:
                 return None
             reasons.append(reason)
         return reasons[0] if reasons else None
+
+
+def limit_reason(item: RunStatus) -> str | None:
+    """Return the limit because of which a run, or one of its elements, is pending; None if none."""
+    statuses = [element.status for element in item.elements] or [item.status]
+    for status in statuses:
+        if status.state == state.PENDING and state.is_limit(status.reason or ""):
+            return status.reason
+    return None
 
 
 def unconfirmed_text(item: RunStatus) -> str:

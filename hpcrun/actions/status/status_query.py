@@ -21,6 +21,7 @@ from hpcrun.actions.status.run_status import (
     RunStatus,
     StatusResult,
     combine,
+    limit_reason,
     never_started,
     waits_of,
 )
@@ -87,8 +88,9 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     for name in sorted({run.scheduler for run in runs}):
         mine = [run for run in (*runs, *others) if run.scheduler == name]
         known = [known_run(run, store) for run in mine]
-        polled, error = _poll(ports.schedulers(name), known, ports, now_s)
-        items |= polled
+        scheduler = ports.schedulers(name)
+        polled, error = _poll(scheduler, known, ports, now_s)
+        items |= _with_limits(polled, scheduler)
         away = away or error
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
@@ -423,6 +425,25 @@ def _poll(
     # the end of a run is known without an answer, though not whether it has been requeued
     has_open = any(not known.is_over for known in poll.runs)
     return items, poll.away if has_open else None
+
+
+def _with_limits(items: dict[str, RunStatus], scheduler: Scheduler) -> dict[str, RunStatus]:
+    """Return the runs; those that are pending because of a limit that they alone are over have it.
+
+    The scheduler is asked only if there are pending runs with such a reason.
+    """
+    reasons = {}
+    for item in items.values():
+        reason = limit_reason(item) if item.live and item.run.job_id else None
+        if reason is not None and item.run.job_id:
+            reasons[item.run.job_id] = reason
+    if not reasons:
+        return items
+    over = scheduler.over_limits(reasons)
+    limited = {}
+    for run_id, item in items.items():
+        limited[run_id] = replace(item, over_limit=over.get(item.run.job_id or ""))
+    return limited
 
 
 def _note_failed_nodes(

@@ -5,6 +5,7 @@ The call may never return.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
@@ -56,9 +57,10 @@ class Waiter:
 
     def current(self) -> RunStatus:
         """Return the status of the run, or of the element."""
-        return self._waited_for(self.poll())
+        return self.part_of(self.poll())
 
-    def _waited_for(self, item: RunStatus) -> RunStatus:
+    def part_of(self, item: RunStatus) -> RunStatus:
+        """Return the status of what is waited for: the run, or the element."""
         for element in item.elements:
             if element.index == self.element:
                 return element_row(item, element)
@@ -93,7 +95,7 @@ class Waiter:
             if not pauses.are_over() and self.folder.exists():
                 return False
             pauses.next()
-            item = self._waited_for(self.poll())
+            item = self.part_of(self.poll())
             if not item.status.final:
                 self.tell(item)
             return item.status.final or item.never_starts is not None
@@ -106,31 +108,84 @@ class Waiter:
         The wait also ends if the scheduler says that the job never starts. It goes on if Slurm has
         requeued a job whose script had ended.
         """
+        watch = EndWatch(self)
         while True:
-            item = self._wait_for_end()
-            waited_for = self._waited_for(item)
-            is_requeued = waited_for.status.state in (PENDING, RUNNING)
-            if waited_for.never_starts or not is_requeued:
+            item = watch.look()
+            if item is not None:
                 return item
-
-    def _wait_for_end(self) -> RunStatus:
-        """Wait until the script has ended, and then a minute at most for what Slurm says of it."""
-        is_over = self.over()
-        while not is_over():
             time.sleep(LOOK_EVERY_S)
-        attempts = (records_of(self.folder, index).attempt for index in self.elements)
-        if any(attempt.exit.status for attempt in attempts if attempt and attempt.exit):
-            # Slurm's answer decides, and the next squeue comes ten seconds after this one
-            time.sleep(SETTLES_S)
-        deadline = time.monotonic() + SETTLES_WITHIN_S
-        while time.monotonic() < deadline:
-            item = self.poll()
-            waited_for = self._waited_for(item)
-            if waited_for.status.final or waited_for.never_starts:
-                break
-            is_pending = waited_for.status.state == PENDING  # Slurm has requeued it
-            time.sleep(REQUEUED_S if is_pending else LOOK_EVERY_S)
+
+
+class EndWatch:
+    """Looks whether a run has ended, then a minute at most for what Slurm says of the end."""
+
+    def __init__(self, waiter: Waiter) -> None:
+        self.waiter = waiter
+        self._begin()
+
+    def _begin(self) -> None:
+        self._is_over = self.waiter.over()
+        self._until: float | None = None  # None as long as the script has not ended
+        self._next = 0.0
+
+    def look(self) -> RunStatus | None:
+        """Return the status of a run that has ended or never starts; None of one that goes on."""
+        if self._until is None:
+            if not self._is_over():
+                return None
+            now = time.monotonic()
+            self._until = now + SETTLES_WITHIN_S
+            if self._has_failed():
+                # Slurm's answer decides, and the next squeue comes ten seconds after this one
+                self._next = now + SETTLES_S
+        now = time.monotonic()
+        if now < self._next:
+            return None
+        item = self.waiter.poll()
+        waited_for = self.waiter.part_of(item)
+        if waited_for.status.final or waited_for.never_starts:
+            return item
+        state = waited_for.status.state
+        if now < self._until:
+            self._next = now + (REQUEUED_S if state == PENDING else LOOK_EVERY_S)
+            return None
+        if state in (PENDING, RUNNING):  # Slurm has requeued it
+            self._begin()
+            return None
         return item
+
+    def _has_failed(self) -> bool:
+        folder = self.waiter.folder
+        attempts = (records_of(folder, index).attempt for index in self.waiter.elements)
+        return any(attempt.exit.status for attempt in attempts if attempt and attempt.exit)
+
+
+def ends_of(
+    waiters: Sequence[Waiter], *, within_s: float | None, first: bool
+) -> Iterator[tuple[int, RunStatus]]:
+    """Wait for several runs, and yield the place and the status of each one that ends.
+
+    Args:
+        waiters: one for each run or element.
+        within_s: so many seconds at most; None for any time.
+        first: wait for one of them only.
+    """
+    watches = {place: EndWatch(waiter) for place, waiter in enumerate(waiters)}
+    until = math.inf
+    if within_s is not None:
+        until = time.monotonic() + within_s
+    while watches:
+        for place, watch in list(watches.items()):
+            item = watch.look()
+            if item is not None:
+                del watches[place]
+                yield place, watch.waiter.part_of(item)
+        has_first = first and len(watches) < len(waiters)
+        left_s = until - time.monotonic()
+        if has_first or left_s <= 0:
+            return
+        if watches:
+            time.sleep(min(LOOK_EVERY_S, left_s))
 
 
 class Pauses:

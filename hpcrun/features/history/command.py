@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.status.past_jobs import NOT_EXAMINED, PastJob
 from hpcrun.actions.status.run_filter import filter_words
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import check_new_file, check_one_of, flag, option, read_duration
@@ -24,6 +25,7 @@ from hpcrun.cli.output import (
     verbatim,
 )
 from hpcrun.errors import PlanError, UsageError, did_you_mean
+from hpcrun.features.history.accounted_jobs import accounted_jobs
 from hpcrun.features.history.history import (
     Budget,
     CauseCount,
@@ -32,7 +34,6 @@ from hpcrun.features.history.history import (
     budgets_of,
     get_history,
 )
-from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
 from hpcrun.job.text.units import format_span
 from hpcrun.views.figure import DARK, PAGE, new_figure, paper_style, save_figure, style_of
 from hpcrun.views.text import count, csv_text, fields_of, one_line, text_table, written_line
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-_BY = ("week", "project", "account", "name", "profile", "cluster")
+_BY = ("week", "project", "account", "name", "profile", "cluster", "agent")
 FIELDS = (
     "group",
     "week_start",
@@ -61,7 +62,7 @@ FIELDS = (
 """The columns of --csv and the fields of a row in --json: never rename or remove one; add at the
 end.
 """
-_WITHOUT_ACCOUNTING = "without removed runs and other jobs: --all-jobs adds them"
+_WITHOUT_ACCOUNTING = "without your other jobs: --all-jobs adds them"
 _MOST_CAUSES = 10
 _MOST_BARS = 20
 _LEAST_BARS = 5
@@ -83,8 +84,8 @@ def history(
     ),
     all_jobs: bool = flag(
         "--all-jobs",
-        "Include your jobs without a run folder, from Slurm's accounting: removed runs, and jobs "
-        "that hpcrun did not submit.",
+        "Include your jobs without a run folder, from Slurm's accounting, such as jobs that hpcrun "
+        "did not submit.",
     ),
     plot: Path | None = option("--plot FILE", "Draw the table to a PNG, PDF or SVG file."),
     force: bool = flag("--force", "Replace an existing FILE of --plot."),
@@ -282,6 +283,8 @@ def summary_lines(
     runs = "run" if history.runs == 1 else "runs"
     since = f"{datetime.fromtimestamp(history.since_s):%Y-%m-%d}"
     yield one_line(f"counted  {history.runs:,} {runs} in {folder} since {since}")
+    if history.removed:
+        yield f"         {history.removed:,} of them removed by hpcrun clean"
     if history.running:
         yield f"         {history.running:,} running, counted until now"
     if history.unknown:
@@ -300,7 +303,7 @@ def history_json(history: History, budgets: Sequence[Budget]) -> dict[str, Any]:
     """Return the history as a JSON document."""
     return {
         "kind": "history",
-        **fields_of(history, "by since_s until_s runs jobs others running unknown local"),
+        **fields_of(history, "by since_s until_s runs jobs others running unknown local removed"),
         "rows": [row_json(row) for row in history.rows],
         "total": row_json(history.total),
         "causes": [asdict(cause) for cause in history.causes],

@@ -9,7 +9,6 @@ week of the end, a wait in the week of the start.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,13 +18,19 @@ from functools import partial
 from statistics import median
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.run_filter import matching_runs
+from hpcrun.actions.status.past_jobs import (
+    DEFAULT_ACCOUNT,
+    JobTime,
+    PastJob,
+    jobs_of_run,
+    removed_runs,
+    runs_since,
+)
+from hpcrun.actions.status.run_filter import has_words, matching_runs
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, failed_elements
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import SchedulerError
 from hpcrun.explain.first_line import Rules, with_element_lines, with_first_lines
-from hpcrun.features.history.past_jobs import DEFAULT_ACCOUNT, JobTime, PastJob, jobs_of_run
-from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit
 
@@ -114,6 +119,7 @@ class History:
     running: int  # jobs that run, and count until now
     unknown: int  # jobs that may have ended; how they did is not known
     local: int  # runs on this machine, which are not counted
+    removed: int = 0  # how many of the runs were removed by clean
     qos: frozenset[str] = frozenset()  # the QOS that runs have named
     away: SchedulerError | None = None  # the scheduler's own words where it did not answer
     damaged: tuple[str, ...] = ()  # messages about runs that cannot be read
@@ -197,8 +203,12 @@ def get_history(
     on_cluster = replace(result, runs=cluster_runs)
     jobs = _jobs_within(examined(on_cluster, store, rules), since_s)
     jobs = with_accounts(jobs, accounted)
+    removed = removed_runs(store)
+    for run in removed:
+        if has_words(run.text, words):
+            jobs += [job for job in run.jobs if is_within(job, since_s)]
     known = {item.run.run_id for item in result.runs}
-    known.update(store.run_ids())
+    known.update(store.run_ids(), (run.run_id for run in removed))
     unknown = [job for job in accounted if job.run_id not in known and job.times]
     others = [job for job in unknown if is_within(job, since_s)]
     everything = jobs + others
@@ -216,6 +226,7 @@ def get_history(
         running=sum(job.is_running for job in everything),
         unknown=sum(job.is_unknown for job in everything),
         local=len(result.runs) - len(cluster_runs),
+        removed=len({job.run_id for job in jobs} & {run.run_id for run in removed}),
         qos=frozenset(job.qos for job in everything if job.qos),
         away=result.away,
         damaged=result.damaged,
@@ -228,30 +239,6 @@ def _jobs_within(runs: Iterable[RunStatus], since_s: float) -> list[PastJob]:
     for item in runs:
         jobs += [job for job in jobs_of_run(item) if is_within(job, since_s)]
     return jobs
-
-
-def runs_since(store: RunStore, since_s: float) -> list[str]:
-    """Return the runs that may have been active since a time.
-
-    The ids, marks and status files of the runs decide this. No run is read.
-    """
-    active = set(store.active_ids())
-    first_id = f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
-    runs = []
-    for run_id in store.run_ids():
-        may_be_active = run_id >= first_id or run_id in active
-        if may_be_active or _has_changed(store, run_id, since_s):
-            runs.append(run_id)
-    return runs
-
-
-def _has_changed(store: RunStore, run_id: str, since_s: float) -> bool:
-    """Whether the status file of a run was written since a time."""
-    try:
-        status = os.stat(RunFolder(store.folder(run_id)).status)
-    except OSError:
-        return False
-    return status.st_mtime >= since_s
 
 
 def is_within(job: PastJob, since_s: float) -> bool:

@@ -4,7 +4,7 @@ import re
 
 OPTION = "--on"
 VERBOSE = ("-v", "--verbose")
-HERE = frozenset({"login"})
+HERE = frozenset({"login", "skill"})
 """Commands that never run elsewhere."""
 FROM_HOST = "fetch"
 """The command that runs here, and copies from the host of ``--on HOST``."""

@@ -17,6 +17,7 @@ from typing import Any
 from hpcrun.actions.jobs import submission
 from hpcrun.actions.jobs.after_and_chain import check_can_wait
 from hpcrun.actions.jobs.job_defaults import settle, with_defaults
+from hpcrun.actions.jobs.limits import check_limits
 from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, request_record
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.program import with_launcher
@@ -54,6 +55,7 @@ from hpcrun.features.scaling.study_flow import (
     study_lines,
     wait_for_study,
 )
+from hpcrun.job.plan.cost import gpu_hours_text, total_hours
 from hpcrun.job.plan.job_plan import Plan, name_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.after import Dependency
@@ -61,7 +63,7 @@ from hpcrun.job.request.job_request import GpuCount, JobRequest
 from hpcrun.job.resources.shape import decide_size, for_gpu_type
 from hpcrun.job.run_paths import RunFolder, run_name
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.views.plan_text import prepared_json, prepared_lines
+from hpcrun.views.plan_text import prepared_json, prepared_lines, total_cost
 from hpcrun.views.text import count, one_line
 
 StudyJob = tuple[StudyPoint, Prepared]
@@ -128,10 +130,11 @@ def run_study(
         yield study_plan(study, jobs)
         return
     submission.check_available(plan, context.scheduler(plan.scheduler))
+    surroundings = _checked(jobs, context)
     studies = StudyStore(context.store.root)
     studies.save(study)
     with studies.submitting(study.study_id):
-        submitted = yield from _submit_jobs(study, jobs, context, None)
+        submitted = yield from _submit_jobs(study, jobs, context, surroundings)
     yield from _finish(study, jobs, submitted, context, wait=wait, shown=as_json)
 
 
@@ -150,11 +153,12 @@ def resume_study(
         if dry_run:
             yield study_plan(study, jobs)
             return
+        surroundings = _checked(jobs, there)
         if must_wait_between(study, jobs):
             wait_for_study(status.study, context)
         studies.save(study)
         last = last_open(status) if study.one_by_one else None
-        submitted = yield from _submit_jobs(study, jobs, there, last)
+        submitted = yield from _submit_jobs(study, jobs, there, surroundings, last)
     yield from _finish(study, jobs, submitted, there, wait=wait, shown=as_json or not jobs)
 
 
@@ -178,17 +182,26 @@ def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context
     return jobs, there
 
 
+def _checked(jobs: Sequence[StudyJob], context: Context) -> Surroundings:
+    """Check that all runs are within the limits together, before one of them is submitted."""
+    return check_limits([prepared for _, prepared in jobs], context.ports, context.surroundings)
+
+
 def _submit_jobs(
-    study: Study, jobs: list[StudyJob], context: Context, last: Dependency | None
+    study: Study,
+    jobs: list[StudyJob],
+    context: Context,
+    surroundings: Surroundings,
+    last: Dependency | None = None,
 ) -> Generator[Outcome, None, list[Submitted]]:
     """Submit runs of a study, each shown when it is."""
     if jobs:
         _, prepared = jobs[-1]
-        yield printed([*prepared_lines(prepared), *study_lines(study)])
+        yield printed([*prepared_lines(prepared), *study_lines(study), *_cost_lines(jobs)])
     submitted = []
 
     with interrupted_as(partial(interrupted, study, context)):
-        for item in submit_points(study, jobs, context, last):
+        for item in submit_points(study, jobs, context, last, surroundings):
             submitted.append(item)
             yield printed(submitted_lines(study, *item))
     return submitted
@@ -240,7 +253,7 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
         return one_line(f"{run_name(point.run_id)}  {point_text(study, point)}: {program}")
 
     def text() -> Iterator[TextPart]:
-        yield stderr([*study_lines(study), *starmap(line, jobs), ""])
+        yield stderr([*study_lines(study), *starmap(line, jobs), *_cost_lines(jobs), ""])
         if jobs:
             _, prepared = jobs[0]
             yield stderr([*prepared_lines(prepared), ""])
@@ -248,9 +261,20 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
 
     def document() -> dict[str, Any]:
         points = [{**asdict(point), **prepared_json(prepared)} for point, prepared in jobs]
-        return {"kind": "study_plan", **head_json(study), "points": points}
+        return {
+            "kind": "study_plan",
+            **head_json(study),
+            **total_cost(points),
+            "points": points,
+        }
 
     return Outcome(text, document)
+
+
+def _cost_lines(jobs: Sequence[StudyJob]) -> list[str]:
+    """Return the GPU-hours of all runs at most; no line if those of one are not known."""
+    hours = total_hours(prepared.cost().gpu_hours_with_requeues for _, prepared in jobs)
+    return [f"cost       at most {gpu_hours_text(hours)} in all"] if hours else []
 
 
 def submitted_lines(
@@ -438,7 +462,11 @@ def must_wait_between(study: Study, jobs: Sequence[StudyJob]) -> bool:
 
 
 def submit_points(
-    study: Study, jobs: Sequence[StudyJob], context: Context, last: Dependency | None = None
+    study: Study,
+    jobs: Sequence[StudyJob],
+    context: Context,
+    last: Dependency | None = None,
+    surroundings: Surroundings | None = None,
 ) -> Iterator[Submitted]:
     """Submit runs of a study, note each in its record at once, and yield what became of it.
 
@@ -451,6 +479,7 @@ def submit_points(
         KeyboardInterrupt: the user presses Ctrl-C.
     """
     folder = context.store.folder
+    surroundings = surroundings or context.surroundings
     waits = must_wait_between(study, jobs)
     studies = StudyStore(context.store.root)
     for planned, prepared in jobs:
@@ -462,7 +491,7 @@ def submit_points(
         item: submission.SubmitResult | HpcrunError
         try:
             item = submission.submit(
-                prepared, context.ports, context.surroundings, point.run_id, lineage=lineage
+                prepared, context.ports, surroundings, point.run_id, lineage=lineage
             )
             point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
         except InterruptedByUser:  # it speaks of one run, and there are several

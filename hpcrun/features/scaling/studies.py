@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from hpcrun.actions.runs.find import LAST, choose_id
+from hpcrun.actions.runs.find import LAST, check_not_empty, choose_id
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.cli.context import Context
@@ -262,7 +262,10 @@ def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
 
     Raises:
         NotFoundError: there are no studies, or the label means none.
+        UsageError: the label is empty, or means several.
     """
+    listing = "hpcrun scale run --list lists them"
+    check_not_empty(label, "study", listing)
     ids = studies.study_ids()
     if not ids:
         raise NotFoundError(
@@ -272,9 +275,7 @@ def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
         label = ids[-1]
     if label in ids:
         return studies.load(label), None
-    study_id, note = choose_id(
-        label, ids, ("study", "studies"), "hpcrun scale run --list lists them"
-    )
+    study_id, note = choose_id(label, ids, ("study", "studies"), listing)
     return studies.load(study_id), note
 
 

@@ -41,7 +41,7 @@ def share(
     from hpcrun.features.share.page import share_page  # jinja2 and pydantic
 
     context = context_of(runs)
-    [named] = yield from context.named([run], newest=True)
+    [named] = yield from context.named([run])
     stem = named.run.run_id
     if named.element is not None:
         stem += f"-{named.element}"

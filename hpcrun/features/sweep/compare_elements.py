@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hpcrun.actions.runs.find import find_run
+from hpcrun.actions.runs.find import find_run, is_last, newest_line
 from hpcrun.actions.runs.run_metrics import (
     Metrics,
     choose_metrics,
@@ -120,7 +120,8 @@ def sweeps_of(
         repeats = f"{run.run_id} repeats elements of {names}: the newest of each is shown"
     else:
         repeats = None
-    return repeated, [repeats, match.note]
+    newest = newest_line(run) if is_last(label) else None
+    return repeated, [repeats, match.note, newest]
 
 
 def read_items(run_ids: Sequence[str], context: Context) -> tuple[list[Item], list[str | None]]:

@@ -130,6 +130,15 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
     )
 
 
+def directives_in(script: str) -> dict[str, str | None]:
+    """Return the options that sbatch reads in a script: long name → value, or None for a flag.
+
+    Of an option that stands twice, the last value counts.
+    """
+    options, _ = _read_lines(script.split("\n"))
+    return {option.name: option.value for option in options}
+
+
 def _why_not(name: str, value: str | None) -> str | None:
     """Return why hpcrun cannot give an option to sbatch, None if it can."""
     if name in _REFUSED:

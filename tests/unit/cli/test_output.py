@@ -19,7 +19,6 @@ from hpcrun.cli.output import (
     Outcome,
     Outcomes,
     finish,
-    for_person,
     note,
     printed,
     render,
@@ -54,7 +53,7 @@ def submitted(*, document: Any = lambda: {"job_id": "7"}) -> Outcomes:
     yield Outcome(
         lambda: [stderr(["job 7 FAILED"]), verbatim("#!/bin/bash\n")],
         lambda: {"job_id": "7", "state": "FAILED"},
-        notes=[stderr(["rank 1: KeyError"]), for_person("only for a terminal")],
+        notes=[stderr(["rank 1: KeyError"])],
         failure=FAILED,
     )
 

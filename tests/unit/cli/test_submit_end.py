@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.cli.submit_end import _how_it_ended
+from hpcrun.cli.submit_end import how_it_ended
 from hpcrun.runs.record import LastStatus
 from tests.unit.builders import run
 
@@ -27,4 +27,4 @@ def test_the_exit_status_takes_the_place_of_slurm_s_reason_for_it(
     status = LastStatus(
         "FAILED", 500.0, final=True, reason=reason, exit_status=exit_status, elapsed_s=60
     )
-    assert _how_it_ended(RunStatus(run(), Path(), status)) == text
+    assert how_it_ended(RunStatus(run(), Path(), status)) == text

@@ -102,9 +102,13 @@ def test_what_only_a_script_decides_is_null_in_json() -> None:
     assert document["shape"]["gpus_per_node"] is None
 
 
+COST = {"gpu_hours_at_most": 8.0, "gpu_hours_with_requeues": 8.0}
+
+
 def submitted(remarks: str = "", **values: Any) -> SubmitResult:
     """A submission of the plan, with values of its run's record."""
-    prepared = Prepared(cast("Any", None), cast("Any", None), PLAN, "#!/bin/bash")
+    script = "#!/bin/bash\n#SBATCH --gpus=8 --time=60\n"
+    prepared = Prepared(cast("Any", None), cast("Any", None), PLAN, script)
     return SubmitResult(prepared, builders.run("r1", **values), Path("/runs/r1"), remarks)
 
 
@@ -382,6 +386,7 @@ def test_submissions_as_json() -> None:
         "cluster": "alpha",
         "folder": Path("/runs/r1"),
         "remarks": "a remark",
+        **COST,
     }
     assert plan["command_line"] == command_line(PLAN)
     assert plan["world_size"] == 4
@@ -390,7 +395,8 @@ def test_submissions_as_json() -> None:
     prepared = replace(result.prepared, plan=replace(PLAN, preflight="only"))
     checked = prepared_json(prepared)
     assert checked["kind"] == "plan"
-    assert checked["script"] == "#!/bin/bash"
+    assert checked["script"] == prepared.script
+    assert prepared_json(prepared, links=3)["gpu_hours_at_most"] == 24
     assert checked["plan"]["command_line"] == ""
     assert chain_json([result]) == {
         "kind": "chain",
@@ -404,6 +410,9 @@ def test_submissions_as_json() -> None:
                 "remarks": "a remark",
             }
         ],
+        **COST,
     }
     assert submissions_json([result]) == submitted_json(result)
-    assert joined_json([{"a": 1}, {"a": 2}]) == {"a": 1, "parts": [{"a": 1}, {"a": 2}]}
+    parts = [{"a": 1, **COST}, {"a": 2, **COST}]
+    both = {name: 2 * hours for name, hours in COST.items()}
+    assert joined_json(parts) == {"a": 1, **both, "parts": parts}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.features.history.past_jobs import PastJob, accounted_command, parse_accounted
+from hpcrun.actions.status.past_jobs import PastJob
+from hpcrun.features.history.accounted_jobs import accounted_command, parse_accounted
 from hpcrun.job.run_paths import SUBMISSION_FILE
 from hpcrun.schedulers.slurm_text import SEPARATOR, allocated_gpus
 from tests.harness import REPO

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hpcrun.actions.status.past_jobs import NOT_EXAMINED
 from hpcrun.errors import UsageError
 from hpcrun.features.history.command import _remarks, _since_s
 from hpcrun.features.history.history import CauseCount, History, HistoryRow
-from hpcrun.features.history.past_jobs import NOT_EXAMINED
 
 NOW = 1_800_000_000.0
 

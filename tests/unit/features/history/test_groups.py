@@ -8,6 +8,7 @@ from datetime import date, datetime
 
 import pytest
 
+from hpcrun.actions.status.past_jobs import End, JobTime, PastJob
 from hpcrun.features.history.history import (
     CauseCount,
     HistoryRow,
@@ -16,7 +17,6 @@ from hpcrun.features.history.history import (
     is_within,
     monday,
 )
-from hpcrun.features.history.past_jobs import End, JobTime, PastJob
 
 HOUR = 3600.0
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from hpcrun.actions.status.past_jobs import cause_of, project_of, runs_since
 from hpcrun.explain.diagnosis.rules import load_rules
+from hpcrun.features.history.accounted_jobs import OTHER, REMOVED, parse_accounted
 from hpcrun.features.history.history import (
     History,
     HistoryRow,
     budgets_of,
     get_history,
-    runs_since,
 )
-from hpcrun.features.history.past_jobs import OTHER, REMOVED, cause_of, parse_accounted, project_of
 from hpcrun.job.run_paths import SUBMISSION_FILE, RunsFolder
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus

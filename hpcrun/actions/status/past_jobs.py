@@ -1,15 +1,11 @@
-"""The jobs of a history, from the runs folder and from Slurm's accounting.
-
-Each run or element of a sweep is read from its folder.
-"""
+"""What runs have used: each run or element of a sweep as a past job, read from its folder."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -17,25 +13,31 @@ from typing import Any, Literal
 
 from hpcrun.actions.status.decide_status import attempt_times
 from hpcrun.actions.status.run_status import RunStatus, element_row
+from hpcrun.files.reading import (
+    flag,
+    list_of,
+    number,
+    one_of,
+    optional,
+    read_fields,
+    table,
+    text,
+    time_s,
+    whole,
+)
 from hpcrun.job import job_states
 from hpcrun.job.run_paths import RunFolder
-from hpcrun.machine.process import Completed, SlurmSite
+from hpcrun.runs.action_log import read_actions
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, pairs_of
-from hpcrun.schedulers.slurm_text import (
-    allocated_gpus,
-    array_id,
-    rows_of,
-    run_id_of_line,
-    sacct,
-    whole_number,
-)
+from hpcrun.runs.store import RunStore
 
 End = Literal["completed", "failed", "cancelled"]
 DEFAULT_ACCOUNT = "(default)"
 NOT_EXAMINED = "not examined"
 UNKNOWN_CAUSE = "unknown"
+NOT_KNOWN = "(unknown)"
 _BY_STATE = {
     job_states.TIMEOUT: "time limit",
     "DEADLINE": "deadline",
@@ -45,33 +47,9 @@ _BY_STATE = {
     "REVOKED": "revoked",
 }
 """The causes that the state alone tells."""
-OTHER = "(not hpcrun)"
-"""The profile of jobs that hpcrun did not submit."""
-REMOVED = "(removed)"
-"""The profile of runs whose folder is gone."""
-_FAILED = frozenset({"FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"})
-"""The states of a start that failed and was followed by another one."""
 _NEVER_SUBMITTED = (job_states.NOT_SUBMITTED, job_states.SUBMITTING)
 _FAILURE_REASONS = ("failure", NODE_FAILURE)
 """The recorded reasons that an attempt ended, if it failed and was not warned of its end."""
-ANSWER_WITHIN_S = 60.0
-"""A database with millions of jobs needs its time."""
-_FIELDS = (
-    "JobID",
-    "JobName",
-    "Account",
-    "Cluster",
-    "State",
-    "ExitCode",
-    "Submit",
-    "Eligible",
-    "Start",
-    "End",
-    "AllocCPUS",
-    "AllocTRES",
-    "WorkDir",
-    "SubmitLine",
-)
 _EXCEPTION = re.compile(
     r"\b([A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure))\b(?=:| at |$)"
 )
@@ -113,6 +91,7 @@ class PastJob:
     cause: str = ""  # of a failed job
     qos: str = ""  # empty if it named none
     run_id: str | None = None  # None of a job that belongs to no run
+    agent: str = NOT_KNOWN  # the coding agent that submitted it, or how else it was submitted
     is_unknown: bool = False  # it is not known how it ended
 
 
@@ -138,7 +117,7 @@ def jobs_of_run(item: RunStatus) -> list[PastJob]:
         tasks.append(str(row.run.job_id))
     if all_elements(item.run).packed:
         jobs = _counted_once(jobs, tasks)
-    return _first_waits(jobs)
+    return first_waits(jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +144,8 @@ def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob
     """
     every_time = []
     for element, job in enumerate(jobs):
-        for number, time in enumerate(job.times):
-            every_time.append(_ElementTime(time, element, number))
+        for place, time in enumerate(job.times):
+            every_time.append(_ElementTime(time, element, place))
     times = [list(job.times) for job in jobs]
     counted_until_s = dict.fromkeys(tasks, 0.0)
     for entry in sorted(every_time, key=_ElementTime.order):
@@ -184,7 +163,7 @@ def _first_start_s(job: PastJob) -> float:
     return job.times[0].start_s
 
 
-def _first_waits(elements: Sequence[PastJob]) -> list[PastJob]:
+def first_waits(elements: Sequence[PastJob]) -> list[PastJob]:
     """Return the elements of an array; only the first that started has a wait."""
     started = [job for job in elements if job.times]
     first = min(started, key=_first_start_s, default=None)
@@ -212,7 +191,7 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         account=str(directives.get("account") or DEFAULT_ACCOUNT),
         profile=run.profile,
         cluster=run.cluster or run.host,
-        gpus=nodes * run.gpus_per_node,
+        gpus=nodes * run.gpus_on_node,
         cpus=nodes * cpus_per_node,
         times=times,
         end=end,
@@ -222,6 +201,7 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         cause=cause_of(status) if end == "failed" else "",
         qos=str(directives.get("qos") or ""),
         run_id=run.run_id,
+        agent=run.submitted_by or NOT_KNOWN,
         is_unknown=row.lost or status.state == job_states.UNKNOWN,
     )
 
@@ -295,116 +275,90 @@ def _spares(plan: Mapping[str, Any]) -> int:
     return 0
 
 
-def accounted_jobs(
-    since_s: float, now_s: float, env: Mapping[str, str]
-) -> tuple[list[PastJob], Completed]:
-    """Return this user's jobs since a time, and the answer of Slurm's accounting.
+def runs_since(store: RunStore, since_s: float) -> list[str]:
+    """Return the runs that may have been active since a time.
 
-    One command asks for the jobs. There are no jobs where there is no accounting.
+    The ids, marks and status files of the runs decide this. No run is read.
     """
-    command = accounted_command(since_s, os.getuid())
-    # sacct(1), a format of strftime(3)
-    answer = SlurmSite(env, ANSWER_WITHIN_S).run(command, SLURM_TIME_FORMAT="%s")
-    if not answer.ok:
-        return [], answer
-    return parse_accounted(answer.stdout, now_s), answer
+    active = set(store.active_ids())
+    first_id = f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
+    runs = []
+    for run_id in store.run_ids():
+        may_be_active = run_id >= first_id or run_id in active
+        if may_be_active or _has_changed(store, run_id, since_s):
+            runs.append(run_id)
+    return runs
 
 
-def accounted_command(since_s: float, uid: int) -> list[str]:
-    """Return the command that asks for a user's jobs since a time.
+def _has_changed(store: RunStore, run_id: str, since_s: float) -> bool:
+    """Whether the status file of a run was written since a time."""
+    try:
+        status = os.stat(RunFolder(store.folder(run_id)).status)
+    except OSError:
+        return False
+    return status.st_mtime >= since_s
 
-    The command asks the accounting database for the jobs that were pending or running.
+
+_TIME = table({"start_s": time_s, "end_s": time_s, "lost": flag}, ("start_s", "end_s"))
+_JOB_KINDS = {
+    **dict.fromkeys(("name", "project", "account", "profile", "cluster"), text),
+    **dict.fromkeys(("cause", "qos", "run_id", "agent"), text),
+    "gpus": whole(),
+    "cpus": whole(),
+    "times": list_of(_TIME),
+    "end": optional(one_of("completed", "failed", "cancelled")),
+    "ended_s": time_s,
+    "wait_s": optional(number),
+    "is_unknown": flag,
+}
+_JOB_NEEDS = frozenset("name project account profile cluster gpus cpus times ended_s".split())
+
+
+def job_record(job: PastJob) -> dict[str, Any]:
+    """Return a past job as JSON, for the time after its folder is gone."""
+    record = asdict(job)
+    del record["is_running"]
+    if job.cause == NOT_EXAMINED:  # nothing can be examined any more
+        record["cause"] = UNKNOWN_CAUSE
+    return record
+
+
+def read_job(record: Any) -> PastJob:
+    """Return a past job from its record.
+
+    Raises:
+        ValueError: the record is damaged.
     """
-    since = datetime.fromtimestamp(max(0.0, since_s)).isoformat(timespec="seconds")
-    time = (f"--user={uid}", f"--starttime={since}", "--endtime=now")
-    return sacct("--allocations", "--duplicates", *time, fields=_FIELDS)
+    if not isinstance(record, dict):
+        raise ValueError("is not an object")
+    known, _ = read_fields(record, _JOB_KINDS, _JOB_NEEDS)
+    times = []
+    for time in known.pop("times"):
+        times.append(JobTime(time["start_s"], time["end_s"], time.get("lost", False)))
+    return PastJob(times=tuple(times), end=known.pop("end", None), **known)
 
 
-def parse_accounted(text: str, now_s: float) -> list[PastJob]:
-    """Read the answer to :func:`accounted_command`.
+@dataclass(frozen=True, slots=True)
+class RemovedRun:
+    """A run whose folder is gone, as ``clean`` has noted it."""
 
-    A requeued job, which has a line for each start, is one job.
-    """
-    starts = [dict(zip(_FIELDS, row, strict=True)) for row in rows_of(text, len(_FIELDS))]
-    starts.sort(key=lambda start: _time_s(start["Submit"]) or 0.0)
-    starts_of_job: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
-    for start in starts:
-        starts_of_job[start["Cluster"], start["JobID"]].append(start)
-    arrays: dict[tuple[str, str], list[PastJob]] = defaultdict(list)
-    for (cluster, job_id), starts in starts_of_job.items():
-        arrays[cluster, array_id(job_id)].append(_accounted_job(starts, now_s))
-    jobs = []
-    for elements in arrays.values():
-        jobs += _first_waits(elements)
-    return jobs
+    run_id: str
+    text: str  # in which a filter is searched for
+    jobs: tuple[PastJob, ...]
 
 
-def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob:
-    """Return a job of the accounting by the lines of its starts, the oldest first."""
-    last = starts[-1]
-    final = job_states.base_state(last["State"])
-    end = end_of(final) if job_states.is_terminal(final) else None
-    times: list[JobTime] = []
-    wait_s = None
-    for start in starts:
-        if not _time_s(start["Start"]):
+def removed_runs(store: RunStore) -> list[RemovedRun]:
+    """Return the runs that ``clean`` has removed, by the notes of it that can be read."""
+    removed: dict[str, RemovedRun] = {}
+    for line in read_actions(store.actions):
+        if line.get("action") != "clean":
             continue
-        time = _accounted_time(start, now_s, is_last=start is last)
-        if not times:
-            eligible_s = _time_s(start["Eligible"]) or _time_s(start["Submit"])
-            if eligible_s:
-                wait_s = max(0.0, time.start_s - eligible_s)
-        times.append(time)
-    ended_s = times[-1].end_s if times else 0.0
-    run_id = run_id_of_line(last["SubmitLine"])
-    return PastJob(
-        name=last["JobName"],
-        project=project_of(last["WorkDir"] or None),
-        account=last["Account"],
-        profile=OTHER if run_id is None else REMOVED,
-        cluster=last["Cluster"],
-        gpus=_last_known([allocated_gpus(start["AllocTRES"]) for start in starts]),
-        cpus=_last_known([whole_number(start["AllocCPUS"]) for start in starts]),
-        times=tuple(times),
-        end=end,
-        ended_s=ended_s,
-        is_running=final == job_states.RUNNING,
-        wait_s=wait_s,
-        cause=_accounted_cause(last, final, ended_s) if end == "failed" else "",
-        run_id=run_id,
-    )
-
-
-def _last_known(numbers: Sequence[int | None]) -> int:
-    """Return the last number that is known and not 0, or 0."""
-    known = [number for number in numbers if number]
-    return known[-1] if known else 0
-
-
-def _accounted_cause(last: Mapping[str, str], state: str, ended_s: float) -> str:
-    """Return the cause of a failed job, by the line of its last start."""
-    exit_status = whole_number(last["ExitCode"].partition(":")[0])
-    return cause_of(LastStatus(state, ended_s, exit_status=exit_status, rule=""))
-
-
-def _accounted_time(fields: Mapping[str, str], now_s: float, *, is_last: bool) -> JobTime:
-    """Return the time of one start of a job.
-
-    A start without an end has perhaps been lost, and counts until now only if the job runs.
-    """
-    state = job_states.base_state(fields["State"])
-    start_s = float(fields["Start"])
-    end_s = _time_s(fields["End"])
-    if not end_s:
-        end_s = now_s if state == job_states.RUNNING else start_s
-    failed = False
-    if job_states.is_terminal(state) and end_of(state) == "failed":
-        failed = is_last or state in _FAILED
-    return JobTime(start_s, max(start_s, end_s), failed)
-
-
-def _time_s(text: str) -> float | None:
-    """Return a time of sacct; None of ``Unknown``, ``None`` and 0, for what has not happened."""
-    if text.isascii() and text.isdigit() and text != "0":
-        return float(text)
-    return None
+        try:
+            [run_id] = list_of(text)(line.get("run_ids"))
+            jobs = tuple(read_job(record) for record in list_of(table())(line.get("jobs")))
+        except ValueError:
+            continue
+        removed[run_id] = RemovedRun(run_id, str(line.get("text", "")), jobs)
+    for run_id in store.run_ids():  # it could not be removed
+        removed.pop(run_id, None)
+    return list(removed.values())

@@ -1,0 +1,58 @@
+"""The GPU-hours that runs have used in the last 24 hours, and those that they still reserve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.status.past_jobs import PastJob, jobs_of_run, removed_runs, runs_since
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.status_query import get_status
+
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class DayUse:
+    """The GPU-hours of a day.
+
+    Attributes:
+        hours: those that are used or still reserved.
+        unknown: a run that has not ended and whose GPU-hours are not known; empty if there is none.
+    """
+
+    hours: float
+    unknown: str = ""
+
+
+def hours_of_day(ports: Ports) -> DayUse:
+    """Return the GPU-hours of the last 24 hours, with what pending and running jobs reserve."""
+    since_s = ports.now_s() - DAY_S
+    total = 0.0
+    result = get_status(runs_since(ports.store, since_s), ports)
+    for item in result.runs:
+        jobs = jobs_of_run(item)
+        total += sum(_hours(job, since_s) for job in jobs)
+        if item.status.final:
+            continue
+        reserved = _reserved(item, jobs)
+        if reserved is None:
+            return DayUse(total, item.run.run_id)
+        total += reserved
+    for run in removed_runs(ports.store):
+        total += sum(_hours(job, since_s) for job in run.jobs)
+    return DayUse(total)
+
+
+def _reserved(item: RunStatus, jobs: list[PastJob]) -> float | None:
+    """Return the GPU-hours that a run may still use; None if they are not known."""
+    at_most = item.run.gpu_hours_at_most
+    if at_most is None:
+        return None
+    return max(0.0, at_most - sum(_hours(job, 0.0) for job in jobs))
+
+
+def _hours(job: PastJob, since_s: float) -> float:
+    """Return the GPU-hours of a job since a time."""
+    seconds = sum(max(0.0, time.end_s - max(time.start_s, since_s)) for time in job.times)
+    return seconds / 3600 * job.gpus

@@ -1,0 +1,65 @@
+"""The limits on the cost of jobs in a configuration: of several, the smallest holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit, and the file that sets it."""
+
+    most: float
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits on what a command submits; None where there is no limit."""
+
+    gpus_per_job: Limit | None = None
+    gpu_hours_per_job: Limit | None = None  # of all that one command submits
+    gpu_hours_per_day: Limit | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no limit at all."""
+        return self == Limits()
+
+
+LIMITS = tuple(field.name for field in fields(Limits))
+
+
+def read_limit(value: Any) -> float:
+    """Return the number of a limit.
+
+    Raises:
+        ValueError: the value is not a number, or is less than zero or too large.
+    """
+    # the parser of the files leaves numbers as their text
+    if not re.fullmatch(r"\d{1,12}(\.\d{1,6})?", str(value), re.ASCII):
+        raise ValueError("takes a number, such as 8")
+    return float(value)
+
+
+def limits_of(values: Mapping[str, float], path: Path) -> Limits:
+    """Return the limits that a file sets: name → number."""
+    return Limits(**{name: Limit(most, path) for name, most in values.items()})
+
+
+def smallest(limits: Iterable[Limits]) -> Limits:
+    """Return the smallest limit of each kind."""
+    least: dict[str, Limit] = {}
+    for each in limits:
+        for name in LIMITS:
+            limit: Limit | None = getattr(each, name)
+            if limit is None:
+                continue
+            known = least.get(name)
+            if known is None or limit.most < known.most:
+                least[name] = limit
+    return Limits(**least)
