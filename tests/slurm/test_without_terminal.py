@@ -63,7 +63,8 @@ def test_cancel_hold_and_release_say_what_they_changed(as_researcher: Hpcrun) ->
 
 @pytest.mark.versions
 def test_a_job_that_alone_is_over_a_limit_never_starts(as_researcher: Hpcrun) -> None:
-    closed(as_researcher, f"{OVER_LIMIT} -J wide sleep 1")
+    submitted = closed(as_researcher, f"{OVER_LIMIT} -J wide sleep 1").stdout
+    assert "this job never starts: 8 GPUs are more than the 4 that QOS short" in submitted
     run = pending_for(as_researcher, "QOSMaxGRESPerUser")
     assert run["never_starts"]
     assert run["limit"] == {
@@ -149,7 +150,7 @@ def test_the_same_command_that_is_pending_already_gets_a_remark(as_researcher: H
 
 
 def test_ranks_without_a_stack_are_told_apart_by_what_they_wait_for(as_researcher: Hpcrun) -> None:
-    script = "if [ $SLURM_PROCID = 1 ]; then exec sleep 300; fi; exec tail -f /dev/null\n"
+    script = "if [ $RANK = 1 ]; then exec sleep 300; fi; mkfifo in-$RANK; exec cat <>in-$RANK\n"
     as_researcher.write("rank.sh", f"echo begun\n{script}")
     four = "--launcher srun --nproc-per-node 4"
     folder = Path(document(as_researcher, f"{CPU_JOB} {four} bash rank.sh")["folder"])
@@ -162,7 +163,7 @@ def test_ranks_without_a_stack_are_told_apart_by_what_they_wait_for(as_researche
 
     found = wait_for(one_is_odd, 60, "a rank that waits for something else")
     assert found["rank"] == 1
-    assert found["summary"].startswith("3 of 4 ranks are waiting (state S, in ")
+    assert "3 of 4 ranks are waiting (state S, in " in found["summary"]
     assert "; rank 1 on cpu-1 is waiting (state S, in " in found["summary"]
     functions = re.findall(r"in (\w+)\)", found["summary"])
     assert len(set(functions)) == 2
