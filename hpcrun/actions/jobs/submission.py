@@ -6,13 +6,14 @@ Several jobs are submitted one after the other: the links of a chain, the arrays
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.jobs.same_pending import same_remark
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.errors import (
     HpcrunError,
@@ -38,7 +39,8 @@ from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 from hpcrun.schedulers.submit_claim import close_submission
 from hpcrun.version import __version__
 
-_ALONE = Lineage()
+ALONE = Lineage()
+"""No relations to earlier runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def submit(
     *,
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
-    lineage: Lineage = _ALONE,
+    lineage: Lineage = ALONE,
     array: FunctionArray = _NO_ARRAY,
 ) -> SubmitResult:
     """Record a run, then submit its job.
@@ -231,6 +233,7 @@ def submit_all(
     *,
     noun: str,
     output_dir: Path | None = None,
+    notes_same: bool = False,
 ) -> Iterator[SubmitResult]:
     """Submit jobs one after the other; yield each submitted run.
 
@@ -243,12 +246,16 @@ def submit_all(
         surroundings: the folder and the environment in which the user submits the jobs.
         noun: the word for one of them in messages.
         output_dir: the folder for each run instead of the runs folder.
+        notes_same: add a remark to the first run if the same command is pending already.
 
     Raises:
         HpcrunError: one was refused; those before it remain, and the message says so.
         InterruptedByUser: the user interrupted; it has the ids of the jobs that were submitted.
     """  # noqa: DOC501
     done: list[SubmitResult] = []
+    remark = ""
+    if notes_same:
+        remark = same_remark(jobs[0], ports, surroundings)
     for job in jobs:
         try:
             relations = lineage(tuple(done))
@@ -261,16 +268,11 @@ def submit_all(
                 raise
             refused = f"{noun} {len(done) + 1} of {len(jobs)}"
             raise _partly_submitted(error, job_ids, refused) from None
+        if remark and not done:
+            remarks = [line for line in (result.remarks, remark) if line]
+            result = replace(result, remarks="\n".join(remarks))
         done.append(result)
         yield result
-
-
-def with_first_remark(submitted: Iterable[SubmitResult], remark: str) -> Iterator[SubmitResult]:
-    """Yield submitted runs, the first with one more remark; an empty remark is none."""
-    for result in submitted:
-        remarks = "\n".join(text for text in (result.remarks, remark) if text)
-        yield replace(result, remarks=remarks)
-        remark = ""
 
 
 def _partly_submitted(error: HpcrunError, job_ids: Sequence[str], refused: str) -> HpcrunError:
