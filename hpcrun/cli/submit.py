@@ -81,7 +81,7 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     folder = None
     if output_dir is not None:
         folder = context.cwd / os.path.expanduser(output_dir)
-    done = yield from submit_job(prepared, context, start, output_dir=folder)
+    done = yield from submit_job(prepared, context, start, output_dir=folder, notes_same=True)
     yield from wait_for_end(done, context, start)
 
 

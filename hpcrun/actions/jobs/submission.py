@@ -14,6 +14,7 @@ from pathlib import Path
 from hpcrun.actions.jobs.limits import check_limits
 from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.jobs.same_pending import same_remark
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.errors import (
     HpcrunError,
@@ -39,7 +40,8 @@ from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 from hpcrun.schedulers.submit_claim import close_submission
 from hpcrun.version import __version__
 
-_ALONE = Lineage()
+ALONE = Lineage()
+"""No relations to earlier runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def submit(
     *,
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
-    lineage: Lineage = _ALONE,
+    lineage: Lineage = ALONE,
     array: FunctionArray = _NO_ARRAY,
 ) -> SubmitResult:
     """Record a run, then submit its job: every submission passes here, and its limits are checked.
@@ -244,6 +246,7 @@ def submit_all(
     *,
     noun: str,
     output_dir: Path | None = None,
+    notes_same: bool = False,
 ) -> Iterator[SubmitResult]:
     """Submit jobs one after the other; yield each submitted run.
 
@@ -256,6 +259,7 @@ def submit_all(
         surroundings: the folder and the environment in which the user submits the jobs.
         noun: the word for one of them in messages.
         output_dir: the folder for each run instead of the runs folder.
+        notes_same: add a remark to the first run if the same command is pending already.
 
     Raises:
         LimitError: they are over a limit together, and no person has allowed them.
@@ -264,6 +268,9 @@ def submit_all(
     """  # noqa: DOC501
     surroundings = check_limits(jobs, ports, surroundings)
     done: list[SubmitResult] = []
+    remark = ""
+    if notes_same:
+        remark = same_remark(jobs[0], ports, surroundings)
     for job in jobs:
         try:
             relations = lineage(tuple(done))
@@ -276,6 +283,9 @@ def submit_all(
                 raise
             refused = f"{noun} {len(done) + 1} of {len(jobs)}"
             raise _partly_submitted(error, job_ids, refused) from None
+        if remark and not done:
+            remarks = [line for line in (result.remarks, remark) if line]
+            result = replace(result, remarks="\n".join(remarks))
         done.append(result)
         yield result
 
