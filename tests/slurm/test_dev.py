@@ -94,7 +94,7 @@ def test_a_shell_in_a_new_job_and_again(person: Hpcrun) -> None:
     )
     refused = dev(person, job, "--gpus", "2", check=False)
     assert "--gpus is for a new job" in refused
-    person("cancel", job, check=True)
+    person("cancel", "--yes", job, check=True)
     person.ended(job)
     assert "its allocation has ended" in dev(person, job, "--ssh", check=False)
 
@@ -145,7 +145,7 @@ def test_everything_that_uses_ssh(person: Hpcrun, cluster: Cluster, tmp_path: Pa
     wait_for(lambda: not processes_with(f"relay {run_folder(person)}"), 20, "the relay to end")
     assert run(person, "ssh", host, "echo $SLURM_JOB_ID").stdout == f"{job}\n"
     local = another_user_reaches_nothing(person, cluster, node, token="")
-    person("cancel", job, check=True)
+    person("cancel", "--yes", job, check=True)
     person.ended(job)
     gone = run(person, "ssh", host, "true", check=False)
     assert (
@@ -345,7 +345,7 @@ def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -
     assert kernel["id"] in fetched(url, renewed)
     assert "Forbidden" in fetched(url, token)
     assert "Forbidden" in fetched(url, cookie=cookie)
-    person("cancel", "last", check=True)
+    person("cancel", "--yes", "last", check=True)
     again.expect(r"hpcrun: the connection to job \d+ has ended")
 
 

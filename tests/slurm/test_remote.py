@@ -227,7 +227,7 @@ def test_ctrl_c_without_a_terminal_ends_the_command_there(here: Hpcrun, node: Lo
         20,
         "the command there to end",
     )
-    on(here, "cancel", "last")
+    on(here, "cancel", "--yes", "last")
     # and through a pipe, where there is no terminal to send it
     line = " ".join([*here.argv("--on", "far", "submit"), *JOB, "--wait", "long.py"])
     command = f"cd {here.folder}/project && exec {line} >>out 2>err"
@@ -237,7 +237,7 @@ def test_ctrl_c_without_a_terminal_ends_the_command_there(here: Hpcrun, node: Lo
     os.killpg(pid, signal.SIGINT)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     wait_for(lambda: not _waits(), 20, "the command there to end")
-    on(here, "cancel", "last")
+    on(here, "cancel", "--yes", "last")
 
 
 def _waits() -> bool:
