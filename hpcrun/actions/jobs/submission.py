@@ -15,6 +15,7 @@ from hpcrun.actions.jobs.limits import check_limits
 from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.same_pending import same_remark
+from hpcrun.actions.note_action import note_action
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.errors import (
     HpcrunError,
@@ -135,9 +136,9 @@ def submit(
     try:
         result = _submit_run(made, submission, scheduler, prepared, ports, surroundings)
     except SubmissionUncertainError:
-        ports.note_action(action, [made.run], secrets, gpu_hours_at_most=hours)
+        note_action(ports, action, [made.run], secrets, gpu_hours_at_most=hours)
         raise
-    ports.note_action(action, [result.run], secrets, gpu_hours_at_most=hours)
+    note_action(ports, action, [result.run], secrets, gpu_hours_at_most=hours)
     return result
 
 
