@@ -433,9 +433,10 @@ def _with_limits(items: dict[str, RunStatus], scheduler: Scheduler) -> dict[str,
     The scheduler is asked only if there are pending runs with such a reason.
     """
     reasons = {}
-    for item in items.values():
+    going = [item for item in items.values() if item.live and not item.status.final]
+    for item in going:
         reason = limit_reason(item)
-        if reason is not None and item.live and item.run.job_id:
+        if reason is not None and item.run.job_id:
             reasons[item.run.job_id] = reason
     if not reasons:
         return items
