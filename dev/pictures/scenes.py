@@ -343,6 +343,7 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
         columns=80,
         drawn="compare.png",
     ),
+    picture("wait", "hpcrun wait base fast noisy --timeout 100s", "echo $?", columns=80),
     forget_first_hour,
     bring_login_node,
     picture("login", "hpcrun login cluster", "hpcrun --on cluster status", host="laptop"),

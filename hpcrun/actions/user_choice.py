@@ -50,9 +50,13 @@ class Picker:
 
     choose: Choose | None
     unmade: list[Choice] = field(default_factory=list)
+    made: list[tuple[Choice, str]] = field(default_factory=list)  # the choices and their answers
 
     def pick(self, choice: Choice) -> str:
         """Return the answer to a choice, or its default option."""
         if self.choose is None:
             self.unmade.append(choice)
-        return (self.choose or first_option)(choice)
+            return first_option(choice)
+        answer = self.choose(choice)
+        self.made.append((choice, answer))
+        return answer

@@ -18,7 +18,7 @@ from hpcrun.actions.profiles import init_choices
 from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, plan_config
-from hpcrun.actions.user_choice import Picker, first_option
+from hpcrun.actions.user_choice import Choice, Picker, first_option
 from hpcrun.cli.confirm import ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
@@ -133,7 +133,7 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, i
     existing = init_choices.existing_profile(name, place, anew=chosen.anew)
     init_choices.check_choices(chosen.typed, facts)
     yield note(_cluster_lines(facts))
-    choices = _choices(facts, existing, chosen)
+    choices = yield from _choices(facts, existing, chosen)
     runs = _runs(chosen, context)
     folders = context.surroundings.profile_folders
     of_profile = choices
@@ -145,7 +145,9 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, i
     return init_choices.plan_setup(name, detected, choices, config, runs, place, anew=chosen.anew)
 
 
-def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
+def _choices(
+    facts: ClusterFacts, existing: Profile | None, chosen: _Chosen
+) -> Generator[Outcome, None, Choices]:
     """Ask for the account and the GPU type, if the cluster leaves a choice and none was typed.
 
     Raises:
@@ -172,6 +174,8 @@ def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> 
             gpu_type = picker.pick(gpu_choice)
     if picker.unmade:
         raise init_choices.unmade(picker.unmade)
+    if not chosen.asks:
+        yield note(_taken_line(choice, answer) for choice, answer in picker.made)
     return Choices(account, gpu_type)
 
 
@@ -301,6 +305,12 @@ def _cluster_lines(facts: ClusterFacts) -> list[str]:
         one_line(f"GPUs       {gpus}"),
         one_line(f"accounts   {accounts}"),
     ]
+
+
+def _taken_line(choice: Choice, answer: str) -> str:
+    """Return what --yes has chosen, and how to choose otherwise."""
+    others = [option.flag for option in choice.options if option.value != answer]
+    return one_line(f"chosen     {choice.what} {answer}, by --yes; others: {', '.join(others)}")
 
 
 def _setup_lines(setup: init_choices.Setup, kept: Path | None) -> list[str]:

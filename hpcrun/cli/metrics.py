@@ -151,10 +151,13 @@ def _text(
 
     A terminal gets the last rows, a program gets all of them.
     """
+    has_rows = any(result.rows for result in results.values())
+    if not has_rows:
+        yield stderr(["hpcrun: no metrics", f"hint: {how_to_record()}"])
     if as_csv:
         yield verbatim(metrics_csv(results))
-    elif not any(result.rows for result in results.values()):
-        yield stderr(["hpcrun: no metrics", f"hint: {how_to_record()}"])
+    elif not has_rows:
+        return
     elif png is not None:
         yield stdout([written_line(png)])
     elif plot:

@@ -154,6 +154,7 @@ def submit_job(
     lineage: Lineage | None = None,
     output_dir: Path | None = None,
     instead: Mapping[str, str] = _NO_ROWS,
+    remark: str = "",
 ) -> Generator[Outcome, None, list[SubmitResult]]:
     """Submit a job, a chain of jobs, or the arrays of a sweep.
 
@@ -166,6 +167,7 @@ def submit_job(
         lineage: the relations of a resubmitted run to earlier ones.
         output_dir: the folder for the run instead of the runs folder; None for the runs folder.
         instead: label → text of rows in place of those of the plan.
+        remark: on the first job; empty for none.
 
     Raises:
         UsageError: if --follow is used with a sweep.
@@ -191,7 +193,7 @@ def submit_job(
         yield dry_run_outcome(prepared, parts, more, instead, links=links)
         return []
     from hpcrun.actions.jobs.new_run import Lineage
-    from hpcrun.actions.jobs.submission import submit_all
+    from hpcrun.actions.jobs.submission import submit_all, with_first_remark
 
     lineage = lineage or Lineage()
     if start.after:
@@ -219,9 +221,10 @@ def submit_job(
         document = plan_text.chain_json
         parts, of_next = chain_links(prepared, start.chain, lineage, context.surroundings)
     done: list[SubmitResult] = []
-    for result in submit_all(
+    submitted = submit_all(
         parts, of_next, context.ports, context.surroundings, noun=noun, output_dir=output_dir
-    ):
+    )
+    for result in with_first_remark(submitted, remark):
         done.append(result)
         SUBMITTED.append(str(result.run.job_id))
         if start.chain and not start.chain.anyway:

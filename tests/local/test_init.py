@@ -98,6 +98,15 @@ def test_without_a_terminal_it_names_the_options(site: Site) -> None:
     assert init(site, "--account", "lab", "--gpu-type", "h100").returncode == 0
 
 
+def test_yes_says_what_it_has_chosen_and_what_else_there_is(site: Site) -> None:
+    site.say("sacctmgr", TWO_ACCOUNTS)
+    done = init(site, "--yes")
+    assert done.returncode == 0
+    assert "chosen     account lab, by --yes; others: --account thesis\n" in done.stderr
+    assert "chosen     GPU type h100, by --yes; others: --gpu-type a100, " in done.stderr
+    assert "chosen" not in init(site, "--account", "lab", "--gpu-type", "h100", "--yes").stderr
+
+
 def test_a_second_time_it_changes_what_is_asked_and_nothing_else(site: Site) -> None:
     configuration(site).mkdir(parents=True)
     config = configuration(site) / "config.yaml"

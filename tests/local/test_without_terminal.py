@@ -228,3 +228,13 @@ def test_the_exit_status_of_wait_says_how_the_runs_ended(
         status,
         len(words.split(" --")[0].split()),
     )
+
+
+# --- metrics -------------------------------------------------------------------------------------
+
+
+def test_metrics_as_csv_without_rows_says_why_on_stderr(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "--wait", "true", check=True)
+    done = closed(hpcrun, "hpcrun metrics last --csv")
+    assert done.stdout.count("\n") == 1  # the header
+    assert "hpcrun: no metrics\nhint: call hpcrun_runtime.log_metrics" in done.stderr

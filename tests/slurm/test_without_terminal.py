@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,7 +63,8 @@ def test_cancel_hold_and_release_say_what_they_changed(as_researcher: Hpcrun) ->
 
 @pytest.mark.versions
 def test_a_job_that_alone_is_over_a_limit_never_starts(as_researcher: Hpcrun) -> None:
-    closed(as_researcher, f"{OVER_LIMIT} -J wide sleep 1")
+    submitted = closed(as_researcher, f"{OVER_LIMIT} -J wide sleep 1").stdout
+    assert "this job never starts: 8 GPUs are more than the 4 that QOS short" in submitted
     run = pending_for(as_researcher, "QOSMaxGRESPerUser")
     assert run["never_starts"]
     assert run["limit"] == {
@@ -130,3 +133,37 @@ def test_waiting_for_several_runs_costs_one_squeue_in_ten_seconds(as_researcher:
     done = as_researcher("wait", *ids, "--timeout", "25s", env=counted)
     assert done.returncode == 8
     assert 1 <= len(calls.read_text().split()) <= 4
+
+
+def test_the_same_command_that_is_pending_already_gets_a_remark(as_researcher: Hpcrun) -> None:
+    as_researcher.write("train.py", "import time; time.sleep(300)\n")
+    held = f"{CPU_JOB} --sbatch hold"
+    first = document(as_researcher, f"{held} train.py --lr 1")
+    assert first["remarks"] == ""
+    assert document(as_researcher, f"{held} train.py --lr 2")["remarks"] == ""
+    again = closed(as_researcher, f"{held} train.py --lr 1").stdout
+    assert f"the same command is pending as job {first['job_id']}" in again
+    same = document(as_researcher, f"{held} train.py --lr 1")
+    assert "the same command is pending as job" in same["remarks"]
+    closed(as_researcher, "hpcrun cancel --yes --state pending")
+    assert document(as_researcher, f"{held} train.py --lr 1")["remarks"] == ""
+
+
+def test_ranks_without_a_stack_are_told_apart_by_what_they_wait_for(as_researcher: Hpcrun) -> None:
+    script = "if [ $RANK = 1 ]; then exec sleep 300; fi; mkfifo in-$RANK; exec cat <>in-$RANK\n"
+    as_researcher.write("rank.sh", f"echo begun\n{script}")
+    four = "--launcher srun --nproc-per-node 4"
+    folder = Path(document(as_researcher, f"{CPU_JOB} {four} bash rank.sh")["folder"])
+    logs = [folder / f"elements/0/attempts/0/rank-{rank}.out" for rank in range(4)]
+    wait_for(lambda: all(log.exists() and log.read_text() for log in logs), 60, "all ranks")
+
+    def one_is_odd() -> dict[str, Any] | None:  # each rank's shell has become its program
+        found = document(as_researcher, "hpcrun explain last --stacks")
+        return found if found["rank"] is not None else None
+
+    found = wait_for(one_is_odd, 60, "a rank that waits for something else")
+    assert found["rank"] == 1
+    assert "3 of 4 ranks are waiting (state S, in " in found["summary"]
+    assert "; rank 1 on cpu-1 is waiting (state S, in " in found["summary"]
+    functions = re.findall(r"in (\w+)\)", found["summary"])
+    assert len(set(functions)) == 2

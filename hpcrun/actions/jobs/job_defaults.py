@@ -85,6 +85,9 @@ def settle(
     settled = _settled(named, loaded, notes)
     if detected is None:
         return settled
+    limit = _limit_note(settled, detected)
+    if limit:
+        return replace(settled, notes=(*settled.notes, limit))
     return _without_gpus(settled, detected)
 
 
@@ -157,6 +160,24 @@ def _check_says_gpus(settled: Settled, facts: ClusterFacts) -> None:
         "have",
         hint=f"add {spell('gpus', 'N')}, or {spell('gpus', 0)} for a CPU job",
     )
+
+
+def _limit_note(settled: Settled, detected: DetectedProfile) -> str:
+    """Return the note that a limit of a QOS that is named never lets the job start; empty if none.
+
+    Only a note, since the facts of the cluster may be an hour old.
+    """
+    if not (settled.request.qos or settled.typed.qos):
+        return ""
+    from hpcrun.actions.jobs.partition_and_account import check_qos_limits
+
+    try:
+        check_qos_limits(_cluster_job(settled, detected.facts))
+    except PlanError as error:
+        return f"this job never starts: {error.message}"
+    except SchedulerError:  # Slurm does not respond: the limits are unknown
+        return ""
+    return ""
 
 
 def _without_gpus(settled: Settled, detected: DetectedProfile) -> Settled:

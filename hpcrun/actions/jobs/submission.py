@@ -6,7 +6,7 @@ Several jobs are submitted one after the other: the links of a chain, the arrays
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -278,6 +278,14 @@ def submit_all(
             raise _partly_submitted(error, job_ids, refused) from None
         done.append(result)
         yield result
+
+
+def with_first_remark(submitted: Iterable[SubmitResult], remark: str) -> Iterator[SubmitResult]:
+    """Yield submitted runs, the first with one more remark; an empty remark is none."""
+    for result in submitted:
+        remarks = "\n".join(text for text in (result.remarks, remark) if text)
+        yield replace(result, remarks=remarks)
+        remark = ""
 
 
 def _partly_submitted(error: HpcrunError, job_ids: Sequence[str], refused: str) -> HpcrunError:

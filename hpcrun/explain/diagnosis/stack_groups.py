@@ -235,13 +235,21 @@ def grouped(stacks: Sequence[RankStack]) -> list[Group]:
         if at:
             key: tuple[object, ...] = (at.file, at.function, line, position.call, position.state)
         else:
-            key = (stack.state,)
+            # of ranks that all sleep, the kernel's function tells apart who waits for whom
+            key = (stack.state, _kernel_function(stack))
         groups.setdefault(key, []).append(stack)
         positions.setdefault(key, position)
     made = [Group(positions[key], tuple(ranks)) for key, ranks in groups.items()]
     return sorted(
         made, key=lambda group: (not _waits(group), -len(group.ranks), group.ranks[0].rank)
     )
+
+
+def _kernel_function(stack: RankStack) -> str:
+    """Return the kernel's function in which a rank waits; empty if it runs, or that is unknown."""
+    if stack.state == RUNNING or stack.waits_in == "0":
+        return ""
+    return stack.waits_in
 
 
 def _waits(group: Group) -> bool:
@@ -329,10 +337,8 @@ def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
     be = "is" if number == 1 else "are"
     busy = all(map(_is_busy, group.ranks)) and not position.call
     at = place_text(position, {} if busy else code)
-    if first.waits_in not in ("", "0"):
-        waits_in = f", in {first.waits_in}"
-    else:
-        waits_in = ""
+    kernel_function = _kernel_function(first)
+    waits_in = f", in {kernel_function}" if kernel_function else ""
     if position.state:
         return f"{be} {_STATES[position.state].format(waits_in)}{at}"
     if position.waits:

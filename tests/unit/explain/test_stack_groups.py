@@ -121,6 +121,18 @@ def test_a_worker_shows_its_own_work_and_one_that_waits_for_work_nothing() -> No
             "futex_wait_queue), 12 min",
         ),
         (
+            [
+                rank(number, "", waits_in="do_nanosleep" if number == 1 else "futex_do_wait")
+                for number in range(4)
+            ],
+            "3 of 16 ranks are waiting (state S, in futex_do_wait); rank 1 on node-0 is waiting "
+            "(state S, in do_nanosleep), 12 min",
+        ),
+        (
+            [rank(0, "", "R", waits_in="0"), rank(1, "", "R")],
+            "2 of 16 ranks are computing or polling (state R), 12 min",
+        ),
+        (
             with_odd(rank(5, "spin-3.13", "R", busy=0.97), rank(6, "dataset"), rank(7, "dataset")),
             f"13 of 16 {WAIT}rank 6 on node-1 and rank 7 on node-1 are in read_slowly "
             "(train.py:20); rank 5 on node-1 "

@@ -356,6 +356,7 @@ def test_roles_have_a_row_each_unless_it_is_a_sweep(tmp_path: Path) -> None:
 
 EMPTY: dict[str, Any] = {
     "waiting": None,
+    "limits": [],
     "usage": None,
     "last_line": None,
     "metrics": {},

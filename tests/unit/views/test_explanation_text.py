@@ -146,6 +146,9 @@ def test_an_explanation_as_json() -> None:
         "next": "",
         "unread": (),
         "flight": None,
+        "never_starts": False,
+        "advice": None,
+        "limit": None,
     }
     unknown = replace(PLAIN, item=replace(ITEM, run=run("")))
     document = explanation_json(

@@ -1,0 +1,51 @@
+"""A pending run of the same command, which a script or a person may have submitted by mistake."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hpcrun.actions.jobs.new_run import run_record
+from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.ports import Ports, Surroundings
+from hpcrun.actions.status.status_query import get_status
+from hpcrun.errors import HpcrunError
+from hpcrun.job.job_states import PENDING
+from hpcrun.job.run_paths import run_name
+from hpcrun.runs.attempt import has_started
+from hpcrun.runs.record import Run
+
+_MOST = 20
+"""So many runs are read, the newest of the same name that have not ended."""
+
+
+def same_pending(prepared: Prepared, ports: Ports, surroundings: Surroundings) -> Run | None:
+    """Return the newest pending run of the same command in the same folder, None if none is.
+
+    Slurm is asked, by a question that polls share, only if there is a run that has not started.
+    """
+    name = prepared.plan.name
+    ids = sorted(run_id for run_id in ports.store.active_ids() if run_name(run_id) == name)
+    if not ids:
+        return None
+    wanted = _command_of(run_record(prepared, ports, surroundings))
+    same = []
+    for run_id in ids[-_MOST:]:
+        try:
+            run = ports.store.load(run_id)
+        except HpcrunError:  # it is damaged, or has just been removed
+            continue
+        if _command_of(run) == wanted and not has_started(ports.store.folder(run_id)):
+            same.append(run_id)
+    pending = []
+    for item in get_status(same, ports.for_polling()).runs:
+        if item.status.state == PENDING and item.run.job_id and not item.stale:
+            pending.append(item.run)
+    return pending[-1] if pending else None
+
+
+def _command_of(run: Run) -> str:
+    """Return what decides what a run does, as a text that can be compared."""
+    batch: Any = run.plan.get("batch") or {}
+    command = [run.request, run.cwd, run.profile, run.scheduler, batch.get("text")]
+    return json.dumps(command, sort_keys=True, default=str)
