@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.profiles.limits import Limits
 
 if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configuration
     from hpcrun.actions.profiles.detected import DetectedProfile
@@ -13,21 +15,20 @@ if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configur
     from hpcrun.actions.user_choice import Choose
     from hpcrun.profiles.config import Config
     from hpcrun.profiles.folders import Source
-    from hpcrun.profiles.limits import Limits
-    from hpcrun.runs.record import Run
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.protocol import Scheduler
 
     Schedulers = Callable[[str], Scheduler]
     """Scheduler name → adapter."""
 
-    class NoteAction(Protocol):
-        """Notes an action on runs, and never fails: ``ActionLog.note``."""
 
-        def __call__(
-            self, action: str, runs: Sequence[Run], secrets: Collection[str] = (), **more: Any
-        ) -> None:
-            """Note the action."""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls a command, and how."""
+
+    by: Mapping[str, Any]  # ``terminal`` and ``agent`` of a run's record
+    arguments: Sequence[str]  # the command line
+    warn: Callable[[str], None]  # prints a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,11 @@ class Ports:
     now_s: Callable[[], float]  # returns the time, in seconds since the epoch
     # is called once with the id of each run whose end has become known
     on_end: Callable[[str], None] = lambda _: None
-    # notes an action on runs: its name, the runs, and further fields
-    note_action: NoteAction = lambda *_, **__: None
     # is called with the runs of each status command, the runs folder and the time
     on_status: Callable[[Sequence[RunStatus], Path, float], None] = lambda *_: None
+    caller: Caller | None = None  # who calls, for the log of actions; None to log nothing
+    # configuration folder → the files that list the runs folders in which its limits count
+    run_lists: Callable[[Path], Sequence[Path]] = lambda _: ()
 
     def for_polling(self) -> Ports:
         """Return the ports for a command that polls."""
@@ -76,12 +78,6 @@ class Consent:
         return any(job is each for each in self.jobs)
 
 
-def _no_limits() -> Limits:
-    from hpcrun.profiles.limits import Limits
-
-    return Limits()
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a command needs to know of its caller; ``cli`` and ``api`` alone build it."""
@@ -102,7 +98,7 @@ class Surroundings:
     detected: DetectedProfile | None = None  # the detected profile; None without Slurm
     # asks the user at the terminal, and returns the value of an option; None without a terminal
     choose: Choose | None = None
-    limits: Callable[[], Limits] = _no_limits  # returns the limits on what a command submits
+    limits: Callable[[], Limits] = Limits  # returns the limits on what a command submits
     # how the command was called: ``terminal`` and ``agent`` of a run's record
     by: dict[str, Any] | None = None
     consent: Consent = field(default_factory=Consent)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import os.path
 import pwd
-import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -21,11 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hpcrun.actions.hooks import hooks_of
-from hpcrun.actions.ports import Consent, Ports, Surroundings, Typed
+from hpcrun.actions.ports import Caller, Consent, Ports, Surroundings, Typed
 from hpcrun.cli.output import Outcome, can_ask, hold, note, tell, wants_json
 from hpcrun.errors import HpcrunError
 from hpcrun.job.job_states import RUNNING, OverLimit
 from hpcrun.job.text.hide_secrets import HIDER
+from hpcrun.machine.coding_agent import agent_in
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
@@ -41,20 +41,10 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.profiles.folders import Folder
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.foreign_runs import ForeignRuns
-    from hpcrun.runs.record import Run
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.cluster_facts_cache import FactsCache
     from hpcrun.schedulers.pending_and_usage import SlurmQueue
     from hpcrun.schedulers.protocol import Scheduler
-
-# the variables that coding agents set, and the name of the agent; empty where the value is the name
-_AGENTS = {
-    "HPCRUN_AGENT": "",
-    "AI_AGENT": "",
-    "AGENT": "",
-    "CLAUDECODE": "claude-code",
-    "CODEX_THREAD_ID": "codex",
-}
 
 PROJECT_FOLDER = ".hpcrun"
 SITE_FOLDER = "/etc/hpcrun"
@@ -90,7 +80,7 @@ class Context:
             Path(self.env.get("HPCRUN_SITE") or SITE_FOLDER),
             trusted=user_folder("state") / "trust",
             announce=self.announce,
-            limiting=(Path(SITE_FOLDER), *_own_folders()),
+            limiting=_limiting_folders(),
         )
 
     @property
@@ -171,10 +161,16 @@ class Context:
         is_terminal = sys.stdin.isatty() or sys.stderr.isatty()
         return {"terminal": is_terminal, "agent": agent_in(self.env)}
 
+    @staticmethod
+    def _allows(problem: str) -> bool:
+        """Ask whether to submit what is over a limit."""
+        _, confirm = _questions()
+        return confirm(one_line(f"hpcrun: {problem}. Submit all the same?"))
+
     def _consent(self) -> Consent:
         """Return how a person at the terminal allows a submission that is over a limit."""
         if can_ask():
-            return Consent(_ask_all_the_same)
+            return Consent(self._allows)
         if self.typed.stdin:
             return Consent(hint="a person types this at a terminal: hpcrun submit FILE")
         return Consent(hint=f"a person types this at a terminal: {shlex.join(words_typed())}")
@@ -186,8 +182,7 @@ class Context:
         """
         if not self.announce or not can_ask() or wants_json():
             return None
-        from hpcrun.cli.confirm import choose
-
+        choose, _ = _questions()
         return choose
 
     @cached_property
@@ -234,19 +229,21 @@ class Context:
             self.host,
             self.now_s,
             self._on_end,
-            self._note_action,
             _send_late_messages,
+            Caller(self.by, words_typed(), _warn),
+            self._run_lists,
         )
 
-    def _note_action(
-        self, action: str, runs: Sequence[Run], secrets: Collection[str] = (), **more: Any
-    ) -> None:
-        """Note an action in the runs folder."""
-        from hpcrun.runs.action_log import ActionLog
+    @staticmethod
+    def _run_lists(limiting: Path) -> list[Path]:
+        """Return the files that list the runs folders in which the limits of a folder count.
 
-        path = self.store.actions
-        log = ActionLog(path, self.by, words_typed(), self.now_s, _warn)
-        log.note(action, runs, secrets, **more)
+        A limit that no variable can move counts in folders that no variable can hide.
+        """
+        lists = [user_folder("state") / "runs-folders"]
+        if limiting in _limiting_folders():
+            lists += [home / ".local/state/hpcrun/runs-folders" for home in _own_home()]
+        return list(dict.fromkeys(lists))
 
     def _on_end(self, run_id: str) -> None:
         """Upload the offline wandb runs of an ended run in the background, if configured."""
@@ -341,38 +338,28 @@ def user_folder(kind: Literal["cache", "config", "data", "state"]) -> Path:
     return cast(Path, getattr(platformdirs, f"user_{kind}_path")("hpcrun"))
 
 
+def _questions() -> tuple[Callable[[Choice], str], Callable[[str], bool]]:
+    """Return the functions that ask the user at the terminal: to choose, and to confirm."""
+    from hpcrun.cli.confirm import choose, confirm
+
+    return choose, confirm
+
+
 def _warn(message: str) -> None:
     tell([one_line(f"hpcrun: warning: {message}")])
 
 
-def _own_folders() -> list[Path]:
-    """Return the user's configuration folder by the user database, which no variable moves."""
+def _own_home() -> list[Path]:
+    """Return the home by the user database, which no variable moves; none if it is unknown."""
     try:
-        home = pwd.getpwuid(os.getuid()).pw_dir
+        return [Path(pwd.getpwuid(os.getuid()).pw_dir)]
     except KeyError:
         return []
-    return [Path(home, ".config", "hpcrun")]
 
 
-def _ask_all_the_same(problem: str) -> bool:
-    from hpcrun.cli.confirm import confirm
-
-    return confirm(one_line(f"hpcrun: {problem}. Submit all the same?"))
-
-
-def agent_in(env: Mapping[str, str]) -> str | None:
-    """Return the name of the coding agent that calls, by its variables; None without one.
-
-    The name is a hint: any program can set or remove the variables.
-    """
-    for variable, usual in _AGENTS.items():
-        value = env.get(variable, "")
-        if not value:
-            continue
-        if usual:
-            return usual
-        return value if re.fullmatch(r"[A-Za-z][\w.+-]{0,39}", value, re.ASCII) else "unknown"
-    return None
+def _limiting_folders() -> list[Path]:
+    """Return the configuration folders whose limits hold, whatever the environment says."""
+    return [Path(SITE_FOLDER), *(home / ".config/hpcrun" for home in _own_home())]
 
 
 def words_typed() -> list[str]:

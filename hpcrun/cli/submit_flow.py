@@ -192,10 +192,9 @@ def submit_job(
     if start.dry_run:
         yield dry_run_outcome(prepared, parts, more, instead, links=links)
         return []
-    from hpcrun.actions.jobs.new_run import Lineage
-    from hpcrun.actions.jobs.submission import submit_all, with_first_remark
+    from hpcrun.actions.jobs.submission import ALONE, submit_all, with_first_remark
 
-    lineage = lineage or Lineage()
+    lineage = lineage or ALONE
     if start.after:
         from hpcrun.actions.jobs.after_and_chain import resolve_after
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class CostLimit:
     """A limit, and the file that sets it."""
 
     most: float
@@ -21,9 +21,9 @@ class Limit:
 class Limits:
     """The limits on what a command submits; None where there is no limit."""
 
-    gpus_per_job: Limit | None = None
-    gpu_hours_per_job: Limit | None = None  # of all that one command submits
-    gpu_hours_per_day: Limit | None = None
+    gpus_per_job: CostLimit | None = None
+    gpu_hours_per_job: CostLimit | None = None  # of all that one command submits
+    gpu_hours_per_day: CostLimit | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -48,15 +48,15 @@ def read_limit(value: Any) -> float:
 
 def limits_of(values: Mapping[str, float], path: Path) -> Limits:
     """Return the limits that a file sets: name → number."""
-    return Limits(**{name: Limit(most, path) for name, most in values.items()})
+    return Limits(**{name: CostLimit(most, path) for name, most in values.items()})
 
 
 def smallest(limits: Iterable[Limits]) -> Limits:
     """Return the smallest limit of each kind."""
-    least: dict[str, Limit] = {}
+    least: dict[str, CostLimit] = {}
     for each in limits:
         for name in LIMITS:
-            limit: Limit | None = getattr(each, name)
+            limit: CostLimit | None = getattr(each, name)
             if limit is None:
                 continue
             known = least.get(name)

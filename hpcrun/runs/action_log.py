@@ -32,34 +32,38 @@ class ActionLog:
     Attributes:
         path: the file.
         by: whether there was a terminal, and the name of the coding agent.
-        words: the command line.
-        now_s: returns the time in seconds since the epoch.
+        arguments: the command line.
         warn: prints a warning.
     """
 
     path: Path
     by: Mapping[str, Any]
-    words: Sequence[str]
-    now_s: Callable[[], float]
+    arguments: Sequence[str]
     warn: Callable[[str], None]
 
     def note(
-        self, action: str, runs: Sequence[Run], secrets: Collection[str] = (), **more: Any
+        self,
+        action: str,
+        runs: Sequence[Run],
+        now_s: float,
+        secrets: Collection[str] = (),
+        **more: Any,
     ) -> None:
         """Append one line.
 
         Args:
             action: the name of the command.
             runs: the runs that it changes.
+            now_s: the time in seconds since the epoch.
             secrets: the names of variables whose values are masked in the command line.
             **more: further fields.
         """
         fields = {
             "schema": SCHEMA,
-            "time_s": self.now_s(),
+            "time_s": now_s,
             "action": action,
             "by": self.by,
-            "arguments": shlex.join(_masked(word, secrets) for word in self.words),
+            "arguments": shlex.join(_masked(text, secrets) for text in self.arguments),
             "run_ids": [run.run_id for run in runs],
             "job_ids": [run.job_id for run in runs],
             **more,
@@ -70,11 +74,11 @@ class ActionLog:
             self.warn(f"{self.path} has no line for this {action}: {error.strerror or error}")
 
 
-def _masked(word: str, secrets: Collection[str]) -> str:
-    """Return a word of a command line without the value of a secret variable in it."""
+def _masked(text: str, secrets: Collection[str]) -> str:
+    """Return an argument of a command line without the value of a secret variable in it."""
     for name in secrets:
-        word = re.sub(rf"(^|=){re.escape(name)}=.*", rf"\g<1>{name}={MASK}", word, flags=re.DOTALL)
-    return word
+        text = re.sub(rf"(^|=){re.escape(name)}=.*", rf"\g<1>{name}={MASK}", text, flags=re.DOTALL)
+    return text
 
 
 def read_actions(path: Path) -> Iterator[dict[str, Any]]:

@@ -181,6 +181,25 @@ def test_what_is_used_and_reserved_in_a_day_counts(limited: Limited) -> None:
     assert "besides 96 used or reserved in the last 24 hours; the limit is 100" in done.stderr
 
 
+def test_another_runs_folder_counts_in_the_same_day(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_day: 100")
+    for name in ("one", "two"):
+        env = {**limited.env, "HPCRUN_RUNS": str(limited.person.folder / name)}
+        limited.person("submit", *JOB, "train.py", env=env, check=True)
+    done = limited.person("submit", *JOB, "train.py", env=limited.env)
+    assert "besides 96 used or reserved" in done.stderr
+
+
+def test_a_run_of_unknown_hours_fills_the_day(limited: Limited) -> None:
+    limited.person.write("job.sh", "#!/bin/bash\n#SBATCH --gpus=1\ntrue\n")
+    limited.person("submit", "job.sh", env=limited.env, check=True)
+    limited.limit("gpu_hours_per_day: 1000")
+    done = limited.person("submit", *JOB, "train.py", env=limited.env)
+    assert done.returncode == 4
+    assert "-job-" in done.stderr
+    assert "which are unknown; the limit is 1000" in done.stderr
+
+
 def test_an_ended_run_counts_what_it_has_used(limited: Limited) -> None:
     limited.limit("gpu_hours_per_day: 100")
     run, ended = record(limited.person, "old", scheduler="slurm"), time.time() - 60

@@ -41,7 +41,8 @@ def test_a_history_counts_each_job_once_and_shows_the_budget(
     assert found["kept"]["gpu_hours"] >= 2 / 3600
     assert found["kept"]["wait_median_s"] >= 0
     own = as_researcher.document("history", check=True)
-    assert own["runs"] == 1
+    assert own["runs"] == 2
+    assert own["removed"] == 1
     assert own["others"] == 0
     assert own["budgets"] == []
 

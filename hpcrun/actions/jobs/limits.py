@@ -13,7 +13,7 @@ from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.errors import PlanError
 from hpcrun.job.plan.cost import Cost, gpu_hours_text, hours_at_most, total_hours
 from hpcrun.job.text.units import count
-from hpcrun.profiles.limits import Limit, Limits
+from hpcrun.profiles.limits import CostLimit, Limits
 
 
 class LimitError(PlanError):
@@ -76,7 +76,7 @@ def _problems(costs: Sequence[Cost], limits: Limits, ports: Ports) -> Iterator[s
             yield f"{_at_most(costs, hours)} besides {problem}; {text}"
 
 
-def _gpus_problem(costs: Sequence[Cost], limit: Limit) -> Iterator[str]:
+def _gpus_problem(costs: Sequence[Cost], limit: CostLimit) -> Iterator[str]:
     """Yield how a job is over the limit of GPUs, if one is."""
     text = _limit_text("gpus_per_job", limit)
     for cost in costs:
@@ -88,13 +88,13 @@ def _gpus_problem(costs: Sequence[Cost], limit: Limit) -> Iterator[str]:
         yield f"{count(most, 'GPU')} in a job; {text}"
 
 
-def _day_problems(hours: float, limit: Limit, ports: Ports) -> Iterator[str]:
+def _day_problems(hours: float, limit: CostLimit, ports: Ports) -> Iterator[str]:
     """Yield what is used and reserved already, if these GPU-hours do not fit into the day."""
     from hpcrun.actions.status.day_use import hours_of_day  # few people have this limit
 
-    use = hours_of_day(ports)
+    use = hours_of_day(ports, limit.path.parent)
     if use.unknown:
-        yield f"those of run {use.unknown}, which are unknown"
+        yield f"those of {use.unknown}, which are unknown"
     elif use.hours + hours > limit.most:
         yield f"{hours_at_most(use.hours)} used or reserved in the last 24 hours"
 
@@ -107,5 +107,5 @@ def _at_most(costs: Sequence[Cost], hours: float) -> str:
     return text
 
 
-def _limit_text(name: str, limit: Limit) -> str:
+def _limit_text(name: str, limit: CostLimit) -> str:
     return f"the limit is {limit.most:g} ({name} in {limit.path})"

@@ -14,6 +14,7 @@ from pathlib import Path
 from hpcrun.actions.jobs.limits import check_limits
 from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.note_action import note_action
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.errors import (
     HpcrunError,
@@ -39,7 +40,7 @@ from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 from hpcrun.schedulers.submit_claim import close_submission
 from hpcrun.version import __version__
 
-_ALONE = Lineage()
+ALONE = Lineage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def submit(
     *,
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
-    lineage: Lineage = _ALONE,
+    lineage: Lineage = ALONE,
     array: FunctionArray = _NO_ARRAY,
 ) -> SubmitResult:
     """Record a run, then submit its job: every submission passes here, and its limits are checked.
@@ -133,9 +134,9 @@ def submit(
     try:
         result = _submit_run(made, submission, scheduler, prepared, ports, surroundings)
     except SubmissionUncertainError:
-        ports.note_action(action, [made.run], secrets, gpu_hours_at_most=hours)
+        note_action(ports, action, [made.run], secrets, gpu_hours_at_most=hours)
         raise
-    ports.note_action(action, [result.run], secrets, gpu_hours_at_most=hours)
+    note_action(ports, action, [result.run], secrets, gpu_hours_at_most=hours)
     return result
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from hpcrun.actions.note_action import note_action
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import unlisted_words
 from hpcrun.actions.status.run_status import RunStatus, element_of, unconfirmed_text
@@ -101,8 +102,7 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancellation:
     others = [item for item in runs if not _can_change("cancel", item)]
     _check_others(others)
     marks: list[Mark] = []
-    if changed:
-        ports.note_action("cancel", [item.run for item in changed])
+    note_action(ports, "cancel", [item.run for item in changed])
     for name, refs in _by_scheduler(changed):
         with _marked(refs) as new_marks:
             ports.schedulers(name).change("cancel", refs)
@@ -182,8 +182,7 @@ def change_pending(
     """
     changed = [item for item in runs if _can_change(verb, item)]
     others = [item for item in runs if not _can_change(verb, item)]
-    if changed:
-        ports.note_action(verb, [item.run for item in changed])
+    note_action(ports, verb, [item.run for item in changed])
     for name, refs in _by_scheduler(changed):
         ports.schedulers(name).change(verb, refs)
     return changed, others

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcrun.actions.note_action import note_action
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.decide_status import LOST_AFTER_S, last_sign_s
 from hpcrun.actions.status.past_jobs import job_record, jobs_of_run
@@ -154,7 +155,7 @@ def remove_runs(plan: CleanPlan, ports: Ports) -> tuple[list[Candidate], list[Hp
     for candidate in plan.going:
         item = candidate.item
         jobs = [job_record(job) for job in jobs_of_run(item)]
-        ports.note_action("clean", [item.run], jobs=jobs, text=run_text(item))
+        note_action(ports, "clean", [item.run], jobs=jobs, text=run_text(item))
         try:
             store.delete(candidate.item.run.run_id)
             gone.append(candidate)

@@ -31,6 +31,7 @@ from hpcrun.features.remote.connection import (
     remote_command,
     shell_setup,
 )
+from hpcrun.machine.coding_agent import VARIABLE, agent_in
 from hpcrun.machine.on_terminal import SSH_FAILED
 
 if TYPE_CHECKING:
@@ -124,6 +125,9 @@ def script_of(remote: Remote, words: Sequence[str], folder: str = "", written_to
     else:
         go = "cd"
     variables = f"{ATTACHED}={shlex.quote(TypedHost.name)}"
+    agent = agent_in(os.environ)
+    if agent:
+        variables += f" {VARIABLE}={shlex.quote(agent)}"
     if written_to:
         variables += f" {WRITTEN_TO}={shlex.quote(written_to)}"
     line = f"{variables} exec {shlex.join([remote.hpcrun, *words])}"

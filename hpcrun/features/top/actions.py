@@ -26,7 +26,8 @@ from hpcrun.views.text import count, harmless, visible, without_colours
 WITHIN_S = 300.0
 # Nothing is imported from the folder in which top was called: a project may have a typer.py.
 _PROGRAM = (
-    "import sys; root = sys.argv.pop(1); sys.path[:] = [*filter(None, sys.path), root]; "
+    "import sys; sys.argv[0] = 'hpcrun'; root = sys.argv.pop(1); "
+    "sys.path[:] = [*filter(None, sys.path), root]; "
     "from hpcrun.__main__ import main; main()"
 )
 _MOST_NAMED = 10
@@ -65,7 +66,9 @@ def possible(verb: str, rows: Sequence[TopRow]) -> list[TopRow]:
 
 
 def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
-    """Return the commands of hpcrun that do it, as a person would type them."""
+    """Return the commands of hpcrun that do it, once the person has agreed."""
+    if verb == "cancel":
+        return [[verb, "--yes", *(row.key for row in rows)]]
     if verb != "resubmit":
         return [[verb, *(row.key for row in rows)]]
     elements: dict[str, list[int]] = {}

@@ -475,7 +475,7 @@ def test_csv_has_the_fields_of_the_json_or_the_named_columns() -> None:
     assert tuple(names.split(",")) == FIELDS
     assert values == (
         "20260102-030405-train-0a1b,train,4711,RUNNING,0,,,,0,7,,,slurm,alpha,login1,big,2,2,4,"
-        "3600,1000.0,1000.0,0,/runs/it,,,"
+        "3600,1000.0,1000.0,0,/runs/it,,,,,"
     )
     assert status_csv(result, 1000.0, ("name", "size")) == "name,size\ntrain,2×2"
 

@@ -42,7 +42,7 @@ def test_only_what_a_verb_can_be_done_to_is_chosen() -> None:
 
 def test_runs_are_named_by_their_ids_and_elements_of_a_sweep_are_resubmitted_together() -> None:
     assert commands("cancel", [RUNNING, SWEEP.children[1]]) == [
-        ["cancel", RUNNING.key, f"{SWEEP.key}/1"]
+        ["cancel", "--yes", RUNNING.key, f"{SWEEP.key}/1"]
     ]
     failed = possible("resubmit", [OVER, *SWEEP.children])
     assert commands("resubmit", failed) == [
