@@ -301,7 +301,7 @@ class Context:
         runs = [find_element(name, self.store) for name in words]
         yield note(item.note for item in runs)
         if tells_newest and not wants_json():
-            newest_ones = [run for word, run in zip(words, runs, strict=True) if is_last(word)]
+            newest_ones = [run for label, run in zip(words, runs, strict=True) if is_last(label)]
             yield note(newest_line(item.run) for item in newest_ones[:1])
         return runs
 

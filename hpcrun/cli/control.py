@@ -105,19 +105,19 @@ def _check_exact(
         yield Outcome(document=lambda: matches_json(items))
         jobs = " ".join(item.label for item in items)
         raise _nobody_asked(f"--state chooses {count(len(items), 'run')}", items, jobs)
-    for word, found in zip(words, named, strict=True):
-        if not found.matches and not is_last(word):
+    for label, item in zip(words, named, strict=True):
+        if not item.matches and not is_last(label):
             continue
         meaning = "is the newest of all runs"
-        if found.matches:
-            meaning = f"is the name of {count(len(found.matches), 'run')}"
-        ids = found.matches or (found.run.run_id,)
+        if item.matches:
+            meaning = f"is the name of {count(len(item.matches), 'run')}"
+        ids = item.matches or (item.run.run_id,)
         matches = named_statuses([(run_id, None) for run_id in ids[-_LISTED:]], context.ports)
         yield Outcome(document=partial(matches_json, matches))
-        exact = found.run.run_id
-        if found.element is not None:
-            exact += f"/{found.element}"
-        raise _nobody_asked(f"{word!r} {meaning}", matches, exact)
+        exact = item.run.run_id
+        if item.element is not None:
+            exact += f"/{item.element}"
+        raise _nobody_asked(f"{label!r} {meaning}", matches, exact)
 
 
 def _nobody_asked(what: str, items: Sequence[RunStatus], exact: str) -> UsageError:

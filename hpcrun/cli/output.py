@@ -198,7 +198,9 @@ def finish(status: int = 0) -> None:
     shown = {"schema": JSON_SCHEMA, **_without_secrets(document)}
     others = {name: value for name, value in shown.items() if name not in begun}
     text = json.dumps(others, indent=2)
-    _print(sys.stdout, text.removeprefix(_BEGINNING) if begun else text)
+    if begun:
+        text = text.removeprefix(_BEGINNING)
+    _print(sys.stdout, text)
 
 
 def give_up_stdout() -> None:

@@ -47,7 +47,6 @@ from hpcrun.job.request.option_panels import (
 
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
-    from hpcrun.cli.submit_flow import Start
     from hpcrun.runs.record import Run
 
 
@@ -82,24 +81,8 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     folder = None
     if output_dir is not None:
         folder = context.cwd / os.path.expanduser(output_dir)
-    remark = _same_remark(prepared, context, start)
-    done = yield from submit_job(prepared, context, start, output_dir=folder, remark=remark)
+    done = yield from submit_job(prepared, context, start, output_dir=folder, notes_same=True)
     yield from wait_for_end(done, context, start)
-
-
-def _same_remark(prepared: Prepared, context: Context, start: Start) -> str:
-    """Return the remark that the same command is pending already; empty if it is not."""
-    if start.dry_run or start.after:
-        return ""
-    from hpcrun.actions.jobs.same_pending import same_pending
-
-    same = same_pending(prepared, context.ports, context.surroundings)
-    if same is None:
-        return ""
-    return (
-        f"the same command is pending as job {same.job_id}: hpcrun cancel {same.job_id}, "
-        "if one is enough"
-    )
 
 
 def _with_stdin(options: dict[str, Any], context: Context, *, has_program: bool) -> Context:

@@ -154,7 +154,8 @@ def submit_job(
     lineage: Lineage | None = None,
     output_dir: Path | None = None,
     instead: Mapping[str, str] = _NO_ROWS,
-    remark: str = "",
+    *,
+    notes_same: bool = False,
 ) -> Generator[Outcome, None, list[SubmitResult]]:
     """Submit a job, a chain of jobs, or the arrays of a sweep.
 
@@ -167,7 +168,7 @@ def submit_job(
         lineage: the relations of a resubmitted run to earlier ones.
         output_dir: the folder for the run instead of the runs folder; None for the runs folder.
         instead: label → text of rows in place of those of the plan.
-        remark: on the first job; empty for none.
+        notes_same: add a remark if the same command is pending already.
 
     Raises:
         UsageError: if --follow is used with a sweep.
@@ -192,7 +193,7 @@ def submit_job(
     if start.dry_run:
         yield dry_run_outcome(prepared, parts, more, instead, links=links)
         return []
-    from hpcrun.actions.jobs.submission import ALONE, submit_all, with_first_remark
+    from hpcrun.actions.jobs.submission import ALONE, submit_all
 
     lineage = lineage or ALONE
     if start.after:
@@ -220,10 +221,15 @@ def submit_job(
         document = plan_text.chain_json
         parts, of_next = chain_links(prepared, start.chain, lineage, context.surroundings)
     done: list[SubmitResult] = []
-    submitted = submit_all(
-        parts, of_next, context.ports, context.surroundings, noun=noun, output_dir=output_dir
-    )
-    for result in with_first_remark(submitted, remark):
+    for result in submit_all(
+        parts,
+        of_next,
+        context.ports,
+        context.surroundings,
+        noun=noun,
+        output_dir=output_dir,
+        notes_same=notes_same,
+    ):
         done.append(result)
         SUBMITTED.append(str(result.run.job_id))
         if start.chain and not start.chain.anyway:

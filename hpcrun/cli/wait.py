@@ -43,10 +43,12 @@ def wait(
 
     Exit status 0 if they completed, 7 if one did not, 8 if the time is over.
     """
-    within_s = None if timeout is None else read_duration("--timeout", timeout)
+    within_s = None
+    if timeout is not None:
+        within_s = read_duration("--timeout", timeout)
     context = make_context()
-    found = yield from context.named(runs)
-    named = list({item.named: item for item in found}.values())
+    all_named = yield from context.named(runs)
+    named = list({item.named: item for item in all_named}.values())
     waiters = [_waiter(item, context) for item in named]
     results: dict[int, _Result] = {}
     interrupted = InterruptedByUser(
@@ -87,20 +89,20 @@ class _Result:
         """Return what became of the run, or its state, in one line."""
         item = self.item
         if item.status.final:
-            text = how_it_ended(item)
-            return one_line(f"{text}: {self.end.line}") if self.end.line else text
+            parts = [how_it_ended(item), self.end.line]
+            return one_line(": ".join(part for part in parts if part))
         text = f"job {item.run.job_id or item.run.run_id} {item.status.state}"
         if item.status.ran_s is not None:
             text += f" for {time_text(item.status.ran_s)}"
-        why = why_text(item, now_s)
-        return one_line(f"{text}: {why}" if why else text)
+        parts = [text, why_text(item, now_s)]
+        return one_line(": ".join(part for part in parts if part))
 
 
-def _waiter(found: FoundRun, context: Context) -> Waiter:
-    waiter = context.waiter(found.run.run_id)
-    if found.element is None:
+def _waiter(named: FoundRun, context: Context) -> Waiter:
+    waiter = context.waiter(named.run.run_id)
+    if named.element is None:
         return waiter
-    return replace(waiter, element=found.element)
+    return replace(waiter, element=named.element)
 
 
 def _now(waiters: Sequence[Waiter], places: Sequence[int], context: Context) -> list[RunStatus]:

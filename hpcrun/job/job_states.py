@@ -147,9 +147,13 @@ class OverLimit:
         if per:
             resource += f" x {per}"
         holder = self.holder.removesuffix(", you")
-        whose = "per user" if self.whose == "you" else f"for {self.whose} together"
+        whose = f"for {self.whose} together"
+        if self.whose == "you":
+            whose = "per user"
         short = f"requests {self.requested:g} {resource}, {holder} allows {self.allowed:g} {whose}"
-        option = "--qos" if holder.startswith("QOS") else "--account"
+        option = "--account"
+        if holder.startswith("QOS"):
+            option = "--qos"
         advice = f"It will never start: request less, or use another {option}."
         return Reason(short, advice, True)
 

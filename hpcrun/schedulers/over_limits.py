@@ -39,16 +39,19 @@ class RequestedJob:
     amounts: Mapping[str, float]  # Slurm's name of a resource → amount; memory in MB
 
 
-def find_over_limits(queue: SlurmQueue, reasons: Mapping[str, str]) -> dict[str, OverLimit | None]:
+def find_over_limits(
+    env: Mapping[str, str], reasons: Mapping[str, str]
+) -> dict[str, OverLimit | None]:
     """Return the limit that each pending job alone is over, None for no such limit.
 
     Args:
-        queue: the queries to Slurm: one about jobs, one about limits, and one per partition.
+        env: the environment of the queries: one about jobs, one about limits, one per partition.
         reasons: job id → Slurm's reason.
 
     Returns:
         Job id → limit; a job of which Slurm says nothing is left out.
     """
+    queue = SlurmQueue(env)
     requested: dict[str, RequestedJob] = {}
     for part in in_parts(sorted(reasons)):
         requested |= parse_requested(queue.run(requested_command(part)).stdout)
@@ -80,7 +83,9 @@ def parse_requested(text: str) -> dict[str, RequestedJob]:
     jobs = {}
     for job_id, qos, account, partition, time, tres, _ in rows_of(text, len(_FIELDS) + 1):
         seconds = slurm_seconds(time)
-        minutes = None if seconds is None else seconds / 60
+        minutes = None
+        if seconds is not None:
+            minutes = seconds / 60
         jobs[job_id] = RequestedJob(qos, account, partition, minutes, _amounts(tres))
     return jobs
 
@@ -88,8 +93,8 @@ def parse_requested(text: str) -> dict[str, RequestedJob]:
 def _amounts(tres: str) -> dict[str, float]:
     amounts = {}
     for name, text in resources(tres).items():
-        amount = megabytes(text) if name == "mem" else None
-        if amount is None and text.isdecimal():
+        amount = megabytes(text)
+        if text.isdecimal():
             amount = float(text)
         if amount is not None:
             amounts[name] = amount
@@ -132,11 +137,12 @@ def over_limit(job: RequestedJob, reason: str, limits: Iterable[Limit]) -> OverL
         if not name.startswith(resource) or per != _counted_in(reason):
             continue
         requested = job.amounts.get(name)
-        if requested is not None and per:
-            requested = None if job.minutes is None else requested * job.minutes
-        if requested is not None:
-            over = OverLimit(limit.holder, limit.what, requested, float(limit.allowed), limit.whose)
-            tried.setdefault(limit.what, []).append(over)
+        if requested is None or (per and job.minutes is None):
+            continue
+        if per and job.minutes is not None:
+            requested *= job.minutes
+        over = OverLimit(limit.holder, limit.what, requested, float(limit.allowed), limit.whose)
+        tried.setdefault(limit.what, []).append(over)
     for several in tried.values():
         if all(over.requested > over.allowed for over in several):
             return max(several, key=lambda over: over.allowed)
@@ -154,4 +160,6 @@ def _counted_in(reason: str) -> str:
     """Return the end of the name of a limit that is counted in minutes; empty for others."""
     if "RunMinutes" in reason:
         return "minutes reserved by running jobs"
-    return "minutes" if "Minutes" in reason else ""
+    if "Minutes" in reason:
+        return "minutes"
+    return ""

@@ -167,18 +167,16 @@ class SlurmScheduler(Scheduler):
     def over_limits(self, reasons: Mapping[str, str]) -> dict[str, OverLimit]:
         """Ask squeue and scontrol; a command that polls asks once for each job and reason."""
         from hpcrun.schedulers.over_limits import find_over_limits  # few jobs have such a reason
-        from hpcrun.schedulers.pending_and_usage import SlurmQueue
 
-        queue = SlurmQueue(self.env)
         new = {job: reason for job, reason in reasons.items() if (job, reason) not in self._over}
         if new:
-            found = find_over_limits(queue, new)
-            self._over.update({(job, new[job]): limit for job, limit in found.items()})
+            limits = find_over_limits(self.env, new)
+            self._over.update({(job, new[job]): limit for job, limit in limits.items()})
         over = {}
-        for asked in reasons.items():
-            limit = self._over.get(asked)
+        for job, reason in reasons.items():
+            limit = self._over.get((job, reason))
             if limit is not None:
-                over[asked[0]] = limit
+                over[job] = limit
         return over
 
     def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:

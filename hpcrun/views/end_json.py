@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 def end_json(item: RunStatus, end: Ending) -> dict[str, Any]:
     """Return the state of a run, and the cause and the rank of a failure."""
+    silent_s = None
+    if item.silent_s is not None:
+        silent_s = int(item.silent_s)
     return {
         **fields_of(item.status, "state final reason exit_status"),
         "cause": end.line or None,
@@ -21,7 +24,7 @@ def end_json(item: RunStatus, end: Ending) -> dict[str, Any]:
         "role": end.role.name if end.role else None,
         "rank_exit_status": end.exit_status,
         "elapsed_s": item.status.ran_s,
-        "silent_s": None if item.silent_s is None else int(item.silent_s),
+        "silent_s": silent_s,
         **waiting_json(item),
     }
 

@@ -158,12 +158,12 @@ def test_ranks_without_a_stack_are_told_apart_by_what_they_wait_for(as_researche
     wait_for(lambda: all(log.exists() and log.read_text() for log in logs), 60, "all ranks")
 
     def one_is_odd() -> dict[str, Any] | None:  # each rank's shell has become its program
-        found = document(as_researcher, "hpcrun explain last --stacks")
-        return found if found["rank"] is not None else None
+        explained = document(as_researcher, "hpcrun explain last --stacks")
+        return explained if explained["rank"] is not None else None
 
-    found = wait_for(one_is_odd, 60, "a rank that waits for something else")
-    assert found["rank"] == 1
-    assert "3 of 4 ranks are waiting (state S, in " in found["summary"]
-    assert "; rank 1 on cpu-1 is waiting (state S, in " in found["summary"]
-    functions = re.findall(r"in (\w+)\)", found["summary"])
+    stacks = wait_for(one_is_odd, 60, "a rank that waits for something else")
+    assert stacks["rank"] == 1
+    assert "3 of 4 ranks are waiting (state S, in " in stacks["summary"]
+    assert "; rank 1 on cpu-1 is waiting (state S, in " in stacks["summary"]
+    functions = re.findall(r"in (\w+)\)", stacks["summary"])
     assert len(set(functions)) == 2

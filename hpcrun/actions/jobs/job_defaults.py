@@ -85,10 +85,7 @@ def settle(
     settled = _settled(named, loaded, notes)
     if detected is None:
         return settled
-    limit = _limit_note(settled, detected)
-    if limit:
-        return replace(settled, notes=(*settled.notes, limit))
-    return _without_gpus(settled, detected)
+    return _with_facts(settled, detected)
 
 
 def _settled(request: JobRequest, loaded: LoadedProfile, notes: tuple[str, ...]) -> Settled:
@@ -162,38 +159,34 @@ def _check_says_gpus(settled: Settled, facts: ClusterFacts) -> None:
     )
 
 
-def _limit_note(settled: Settled, detected: DetectedProfile) -> str:
-    """Return the note that a limit of a QOS that is named never lets the job start; empty if none.
-
-    Only a note, since the facts of the cluster may be an hour old.
-    """
-    if not (settled.request.qos or settled.typed.qos):
-        return ""
-    from hpcrun.actions.jobs.partition_and_account import check_qos_limits
-
-    try:
-        check_qos_limits(_cluster_job(settled, detected.facts))
-    except PlanError as error:
-        return f"this job never starts: {error.message}"
-    except SchedulerError:  # Slurm does not respond: the limits are unknown
-        return ""
-    return ""
-
-
-def _without_gpus(settled: Settled, detected: DetectedProfile) -> Settled:
-    """Choose the partition of a job on a detected cluster, if the job has no GPUs.
+def _with_facts(settled: Settled, detected: DetectedProfile) -> Settled:
+    """Note a limit of a named QOS, and choose the partition of a job without GPUs.
 
     A partition that a user's file names stays.
     """
+    has_gpus = bool(settled.size.gpus_per_node)
+    names_qos = bool(settled.request.qos or settled.typed.qos)
     try:
-        if settled.size.gpus_per_node:
+        if has_gpus and not names_qos:
             return settled
         facts = detected.facts
     except (SchedulerError, PlanError):
         # Slurm does not respond: the profile's partition. The plan refuses a wrong size.
         return settled
-    from hpcrun.actions.jobs.partition_and_account import check_nodes, with_partition
+    from hpcrun.actions.jobs.partition_and_account import (
+        check_nodes,
+        check_qos_limits,
+        with_partition,
+    )
 
+    if names_qos:
+        try:
+            check_qos_limits(_cluster_job(settled, facts))
+        except PlanError as error:  # only a note: the facts may be an hour old
+            note = f"this job never starts: {error.message}"
+            settled = replace(settled, notes=(*settled.notes, note))
+    if has_gpus:
+        return settled
     job = _cluster_job(settled, facts)
     if settled.request.partition is None:
         job = with_partition(job, detected.path, Picker(first_option))

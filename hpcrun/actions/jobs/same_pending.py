@@ -37,11 +37,19 @@ def same_pending(prepared: Prepared, ports: Ports, surroundings: Surroundings) -
             continue
         if _command_of(run) == wanted and not has_started(ports.store.folder(run_id)):
             same.append(run_id)
-    pending = []
-    for item in get_status(same, ports.for_polling()).runs:
+    for item in reversed(get_status(same, ports.for_polling()).runs):
         if item.status.state == PENDING and item.run.job_id and not item.stale:
-            pending.append(item.run)
-    return pending[-1] if pending else None
+            return item.run
+    return None
+
+
+def same_remark(prepared: Prepared, ports: Ports, surroundings: Surroundings) -> str:
+    """Return the remark that the same command is pending already; empty if it is not."""
+    same = same_pending(prepared, ports, surroundings)
+    if same is None:
+        return ""
+    cancels = f"hpcrun cancel {same.job_id}, if one is enough"
+    return f"the same command is pending as job {same.job_id}: {cancels}"
 
 
 def _command_of(run: Run) -> str:

@@ -6,7 +6,7 @@ Several jobs are submitted one after the other: the links of a chain, the arrays
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from hpcrun.actions.jobs.limits import check_limits
 from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.jobs.same_pending import same_remark
 from hpcrun.actions.note_action import note_action
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.errors import (
@@ -41,6 +42,7 @@ from hpcrun.schedulers.submit_claim import close_submission
 from hpcrun.version import __version__
 
 ALONE = Lineage()
+"""No relations to earlier runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +247,7 @@ def submit_all(
     *,
     noun: str,
     output_dir: Path | None = None,
+    notes_same: bool = False,
 ) -> Iterator[SubmitResult]:
     """Submit jobs one after the other; yield each submitted run.
 
@@ -257,6 +260,7 @@ def submit_all(
         surroundings: the folder and the environment in which the user submits the jobs.
         noun: the word for one of them in messages.
         output_dir: the folder for each run instead of the runs folder.
+        notes_same: add a remark to the first run if the same command is pending already.
 
     Raises:
         LimitError: they are over a limit together, and no person has allowed them.
@@ -265,6 +269,9 @@ def submit_all(
     """  # noqa: DOC501
     surroundings = check_limits(jobs, ports, surroundings)
     done: list[SubmitResult] = []
+    remark = ""
+    if notes_same:
+        remark = same_remark(jobs[0], ports, surroundings)
     for job in jobs:
         try:
             relations = lineage(tuple(done))
@@ -277,16 +284,11 @@ def submit_all(
                 raise
             refused = f"{noun} {len(done) + 1} of {len(jobs)}"
             raise _partly_submitted(error, job_ids, refused) from None
+        if remark and not done:
+            remarks = [line for line in (result.remarks, remark) if line]
+            result = replace(result, remarks="\n".join(remarks))
         done.append(result)
         yield result
-
-
-def with_first_remark(submitted: Iterable[SubmitResult], remark: str) -> Iterator[SubmitResult]:
-    """Yield submitted runs, the first with one more remark; an empty remark is none."""
-    for result in submitted:
-        remarks = "\n".join(text for text in (result.remarks, remark) if text)
-        yield replace(result, remarks=remarks)
-        remark = ""
 
 
 def _partly_submitted(error: HpcrunError, job_ids: Sequence[str], refused: str) -> HpcrunError:

@@ -434,8 +434,8 @@ def _with_limits(items: dict[str, RunStatus], scheduler: Scheduler) -> dict[str,
     """
     reasons = {}
     for item in items.values():
-        reason = limit_reason(item) if item.live and item.run.job_id else None
-        if reason is not None and item.run.job_id:
+        reason = limit_reason(item)
+        if reason is not None and item.live and item.run.job_id:
             reasons[item.run.job_id] = reason
     if not reasons:
         return items

@@ -110,7 +110,7 @@ class Waiter:
         """
         watch = EndWatch(self)
         while True:
-            item = watch.look()
+            item = watch.ended_status()
             if item is not None:
                 return item
             time.sleep(LOOK_EVERY_S)
@@ -128,7 +128,7 @@ class EndWatch:
         self._until: float | None = None  # None as long as the script has not ended
         self._next = 0.0
 
-    def look(self) -> RunStatus | None:
+    def ended_status(self) -> RunStatus | None:
         """Return the status of a run that has ended or never starts; None of one that goes on."""
         if self._until is None:
             if not self._is_over():
@@ -176,7 +176,7 @@ def ends_of(
         until = time.monotonic() + within_s
     while watches:
         for place, watch in list(watches.items()):
-            item = watch.look()
+            item = watch.ended_status()
             if item is not None:
                 del watches[place]
                 yield place, watch.waiter.part_of(item)

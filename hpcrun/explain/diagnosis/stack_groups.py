@@ -337,8 +337,9 @@ def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
     be = "is" if number == 1 else "are"
     busy = all(map(_is_busy, group.ranks)) and not position.call
     at = place_text(position, {} if busy else code)
-    kernel_function = _kernel_function(first)
-    waits_in = f", in {kernel_function}" if kernel_function else ""
+    waits_in = ""
+    if _kernel_function(first):
+        waits_in = f", in {_kernel_function(first)}"
     if position.state:
         return f"{be} {_STATES[position.state].format(waits_in)}{at}"
     if position.waits:

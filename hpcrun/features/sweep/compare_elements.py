@@ -120,8 +120,10 @@ def sweeps_of(
         repeats = f"{run.run_id} repeats elements of {names}: the newest of each is shown"
     else:
         repeats = None
-    newest = newest_line(run) if is_last(label) else None
-    return repeated, [repeats, match.note, newest]
+    remarks = [repeats, match.note]
+    if is_last(label):
+        remarks.append(newest_line(run))
+    return repeated, remarks
 
 
 def read_items(run_ids: Sequence[str], context: Context) -> tuple[list[Item], list[str | None]]:
