@@ -163,6 +163,14 @@ def test_history_counts_runs_that_clean_has_removed(hpcrun: Hpcrun) -> None:
     assert hpcrun.document("history", "--filter", "eval")["total"]["gpu_hours"] == 4
 
 
+def test_history_counts_no_removed_run_of_this_machine(hpcrun: Hpcrun) -> None:
+    hpcrun(*LOCAL, "--wait", "true", check=True)
+    hpcrun("clean", "--all", "--yes", check=True)
+    assert [line["action"] for line in lines(hpcrun)] == ["submit", "clean"]
+    document = hpcrun.document("history")
+    assert (document["runs"], document["removed"], document["total"]["ended"]) == (0, 0, 0)
+
+
 def test_a_removed_run_that_is_there_again_counts_once(hpcrun: Hpcrun) -> None:
     folder = of_cluster(hpcrun, "train", 2).resolve()
     subprocess.run(["cp", "-a", folder, hpcrun.folder / "copy"], check=True)

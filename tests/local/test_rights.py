@@ -16,6 +16,8 @@ from tests.harness import Hpcrun
 from tests.local.recorded import record
 
 JOB = ("submit", "-P", "local", "--gpus", "0")
+KEPT = ("active", "jobs", ".programs", ".records.lock", "actions.jsonl")
+"""What a runs folder has besides runs."""
 
 
 def test_a_runs_folder_that_others_can_write_to_is_not_used(
@@ -166,10 +168,7 @@ def test_names_stay_in_the_runs_folder(
                 done.stderr,
             )
     assert sorted(tmp_path.iterdir()) == before
-    assert all(
-        path.name[0].isdigit() or path.name in ("active", "jobs", ".programs", ".records.lock")
-        for path in hpcrun.runs.iterdir()
-    )
+    assert all(path.name[0].isdigit() or path.name in KEPT for path in hpcrun.runs.iterdir())
 
 
 WRITER = """

@@ -94,7 +94,7 @@ def test_a_shell_in_a_new_job_and_again(person: Hpcrun) -> None:
     )
     refused = dev(person, job, "--gpus", "2", check=False)
     assert "--gpus is for a new job" in refused
-    person("cancel", job, check=True)
+    person("cancel", "--yes", job, check=True)
     person.ended(job)
     assert "its allocation has ended" in dev(person, job, "--ssh", check=False)
 
@@ -145,7 +145,7 @@ def test_everything_that_uses_ssh(person: Hpcrun, cluster: Cluster, tmp_path: Pa
     wait_for(lambda: not processes_with(f"relay {run_folder(person)}"), 20, "the relay to end")
     assert run(person, "ssh", host, "echo $SLURM_JOB_ID").stdout == f"{job}\n"
     local = another_user_reaches_nothing(person, cluster, node, token="")
-    person("cancel", job, check=True)
+    person("cancel", "--yes", job, check=True)
     person.ended(job)
     gone = run(person, "ssh", host, "true", check=False)
     assert (

@@ -68,7 +68,7 @@ def test_who_waits_for_a_job_that_never_starts_is_told(
         assert "hint: hpcrun cancel" in shown.stderr
     finally:
         cluster.slurm("scontrol", "update", "partitionname=cpu", "maxtime=4-0")
-    as_researcher("cancel", "wide", check=True)
+    as_researcher("cancel", "--yes", "wide", check=True)
     two = ("-P", "cpu", "-p", "cpu", "-c", "1", "--launcher", "python", "--nodes", "2", "true")
     refused = as_researcher("submit", *two)
     assert refused.returncode == 4

@@ -155,7 +155,9 @@ def remove_runs(plan: CleanPlan, ports: Ports) -> tuple[list[Candidate], list[Hp
     for candidate in plan.going:
         item = candidate.item
         jobs = [job_record(job) for job in jobs_of_run(item)]
-        note_action(ports, "clean", [item.run], jobs=jobs, text=run_text(item))
+        note_action(
+            ports, "clean", [item.run], jobs=jobs, text=run_text(item), scheduler=item.run.scheduler
+        )
         try:
             store.delete(candidate.item.run.run_id)
             gone.append(candidate)

@@ -343,6 +343,7 @@ class RemovedRun:
     """A run whose folder is gone, as ``clean`` has noted it."""
 
     run_id: str
+    scheduler: str  # ``slurm`` or ``local``
     text: str  # in which a filter is searched for
     jobs: tuple[PastJob, ...]
 
@@ -355,10 +356,11 @@ def removed_runs(store: RunStore) -> list[RemovedRun]:
             continue
         try:
             [run_id] = list_of(text)(line.get("run_ids"))
+            scheduler = text(line.get("scheduler"))
             jobs = tuple(read_job(record) for record in list_of(table())(line.get("jobs")))
         except ValueError:
             continue
-        removed[run_id] = RemovedRun(run_id, str(line.get("text", "")), jobs)
+        removed[run_id] = RemovedRun(run_id, scheduler, str(line.get("text", "")), jobs)
     for run_id in store.run_ids():  # it could not be removed
         removed.pop(run_id, None)
     return list(removed.values())

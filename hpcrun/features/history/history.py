@@ -205,7 +205,7 @@ def get_history(
     jobs = with_accounts(jobs, accounted)
     removed = removed_runs(store)
     for run in removed:
-        if has_words(run.text, words):
+        if run.scheduler != "local" and has_words(run.text, words):
             jobs += [job for job in run.jobs if is_within(job, since_s)]
     known = {item.run.run_id for item in result.runs}
     known.update(store.run_ids(), (run.run_id for run in removed))

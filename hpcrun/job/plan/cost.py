@@ -263,7 +263,7 @@ def cost_text(cost: Cost) -> str:
     total = cost.gpu_hours_with_requeues
     if hours is None or total is None:
         return f"GPU-hours unknown: {cost.unknown}"
-    factors = [count(cost.gpus or 0, "GPU"), format_span(cost.time_s or 0)]
+    factors = [count(cost.gpus or 0, "GPU"), _time_text(cost.time_s or 0)]
     if cost.tasks > 1:
         factors.append(count(cost.tasks, cost.noun))
     if cost.links > 1:
@@ -272,3 +272,9 @@ def cost_text(cost: Cost) -> str:
     if cost.requeues:
         text += f"; {hours_at_most(total)} with {count(cost.requeues, 'requeue')}"
     return text
+
+
+def _time_text(time_s: int) -> str:
+    """Return whole hours as hours: ``1 h``, ``90 min``, ``36 h``."""
+    hours, rest = divmod(time_s, 3600)
+    return format_span(time_s) if rest else f"{hours} h"

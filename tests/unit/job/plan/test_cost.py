@@ -51,7 +51,7 @@ def test_a_job_without_gpus_costs_none_of_them_without_a_time_limit_too() -> Non
 def test_links_of_a_chain_count() -> None:
     plan = builders.plan(gpus="1", walltime_s="1h")
     chain = replace(cost(plan), links=3)
-    assert cost_text(chain) == "at most 3 GPU-hours (1 GPU × 60 min × 3 links)"
+    assert cost_text(chain) == "at most 3 GPU-hours (1 GPU × 1 h × 3 links)"
 
 
 @pytest.mark.parametrize(
