@@ -69,7 +69,7 @@ BEFORE_CORRECTION = (
     Step("hpcrun init --account NAME --gpu-type TYPE", r"written +\S+\.yaml"),
     Step("hpcrun submit -h", "--gpus"),
     Step("hpcrun submit --help", "--gpus"),
-    Step(f"{SUBMIT} --dry-run train.py --lr 0.1 2>&1 >/dev/null", r"4 GPUs|4 ranks"),
+    Step(f"{SUBMIT} --dry-run train.py --lr 0.1 2>&1 >/dev/null", r"cost +at most 0\.7 GPU-hours"),
     Step("hpcrun where --gpus 4 --time 10m", "hpcrun submit -P"),
     Step(f"{SUBMIT} --parsable train.py --lr 0.1", ID, makes="bug"),
     Step(WAIT, of="bug", status=7),
