@@ -237,7 +237,8 @@ def test_explain_of_a_role_that_was_not_ready(hpcrun: Hpcrun) -> None:
     assert "listening" in "".join(lines[1:])
     assert lines[-1] == "next  hpcrun logs L1 --role server"
     assert (
-        hpcrun("logs").stderr == "hpcrun: showing server; others: --role trainer, or --all-ranks\n"
+        hpcrun("logs", "L1").stderr
+        == "hpcrun: showing server; others: --role trainer, or --all-ranks\n"
     )
     shown = hpcrun.screen("status", "-v")
     assert "role         server: terminated with exit status 143, on n1" in shown, shown
