@@ -68,13 +68,22 @@ class Run:
     # known; ``copied`` is False without a snapshot, of which it has the contents else
     code: dict[str, Any] | None = None
     note: str | None = None  # a person's own words on it
-    # the GPU-hours that it can use, with all requeues; None if they are not known
+    # the GPU-hours that it can use without requeues; None if they are not known
     gpu_hours_at_most: float | None = None
     # how it was submitted: whether ``terminal`` was there, and the name of the coding ``agent`` or
     # None. A hint, never a permission
     by: dict[str, Any] | None = None
     # fields that another version of hpcrun wrote
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def gpu_hours_with_requeues(self) -> float | None:
+        """The GPU-hours that it can use if it is requeued as often as it may be."""
+        if self.gpu_hours_at_most is None:
+            return None
+        requeue = self.plan.get("requeue") or {}
+        times: int = requeue.get("times", 0)
+        return self.gpu_hours_at_most * (1 + times)
 
     @property
     def submitted_by(self) -> str | None:

@@ -200,6 +200,18 @@ def test_a_run_of_unknown_hours_fills_the_day(limited: Limited) -> None:
     assert "which are unknown; the limit is 1000" in done.stderr
 
 
+def test_requeues_are_reserved(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_day: 100")
+    words = ("submit", "--gpus", "h100:2", "--time", "12h", "--requeue", "1", "train.py")
+    limited.person(*words, env=limited.env, check=True)
+    run = json.loads(next(limited.person.runs.glob("2*/run.json")).read_text())
+    assert run["gpu_hours_at_most"] == 24
+    done = limited.person(
+        "submit", "--gpus", "h100:5", "--time", "12h", "train.py", env=limited.env
+    )
+    assert "besides 48 used or reserved" in done.stderr
+
+
 def test_an_ended_run_counts_what_it_has_used(limited: Limited) -> None:
     limited.limit("gpu_hours_per_day: 100")
     run, ended = record(limited.person, "old", scheduler="slurm"), time.time() - 60

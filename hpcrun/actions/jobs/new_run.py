@@ -194,7 +194,7 @@ def run_record(
         cwd=str(surroundings.cwd),
         profile_file=profile_file(prepared.profile, surroundings),
         note=surroundings.typed.note,
-        gpu_hours_at_most=prepared.cost(max(1, len(elements))).gpu_hours_with_requeues,
+        gpu_hours_at_most=prepared.cost(max(1, len(elements))).gpu_hours,
         by=surroundings.by,
     )
 

@@ -131,14 +131,17 @@ def submit(
         called_in=surroundings.cwd if plan.batch else None,
     )
     action = "resubmit" if lineage.resubmitted_from else "submit"
-    hours = made.run.gpu_hours_at_most
+    hours = {
+        "gpu_hours_at_most": made.run.gpu_hours_at_most,
+        "gpu_hours_with_requeues": made.run.gpu_hours_with_requeues,
+    }
     secrets = prepared.secrets()
     try:
         result = _submit_run(made, submission, scheduler, prepared, ports, surroundings)
     except SubmissionUncertainError:
-        note_action(ports, action, [made.run], secrets, gpu_hours_at_most=hours)
+        note_action(ports, action, [made.run], secrets, **hours)
         raise
-    note_action(ports, action, [result.run], secrets, gpu_hours_at_most=hours)
+    note_action(ports, action, [result.run], secrets, **hours)
     return result
 
 

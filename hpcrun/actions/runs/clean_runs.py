@@ -153,11 +153,7 @@ def remove_runs(plan: CleanPlan, ports: Ports) -> tuple[list[Candidate], list[Hp
     gone = []
     errors = []
     for candidate in plan.going:
-        item = candidate.item
-        jobs = [job_record(job) for job in jobs_of_run(item)]
-        note_action(
-            ports, "clean", [item.run], jobs=jobs, text=run_text(item), scheduler=item.run.scheduler
-        )
+        _note_removal(candidate.item, ports)
         try:
             store.delete(candidate.item.run.run_id)
             gone.append(candidate)
@@ -166,6 +162,13 @@ def remove_runs(plan: CleanPlan, ports: Ports) -> tuple[list[Candidate], list[Hp
     leftovers = [item.leftover for item in plan.going_leftovers]
     errors += store.remove_leftovers(leftovers, ports.now_s() - LOST_AFTER_S)
     return gone, errors
+
+
+def _note_removal(item: RunStatus, ports: Ports) -> None:
+    """Note what a run has used."""
+    run = item.run
+    jobs = [job_record(job) for job in jobs_of_run(item)]
+    note_action(ports, "clean", [run], scheduler=run.scheduler, text=run_text(item), jobs=jobs)
 
 
 def _users_of_folders(store: RunStore) -> dict[Path, str]:

@@ -69,7 +69,7 @@ def _hours_in(ports: Ports) -> DayUse:
 
 def _reserved(item: RunStatus, jobs: list[PastJob]) -> float | None:
     """Return the GPU-hours that a run may still use; None if they are not known."""
-    at_most = item.run.gpu_hours_at_most
+    at_most = item.run.gpu_hours_with_requeues
     if at_most is None:
         return None
     return max(0.0, at_most - sum(_hours(job, 0.0) for job in jobs))
