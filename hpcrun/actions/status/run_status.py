@@ -109,6 +109,8 @@ class RunStatus:
 
 def limit_reason(item: RunStatus) -> str | None:
     """Return the limit because of which a run, or one of its elements, is pending; None if none."""
+    if item.status.final:
+        return None  # no element is read
     statuses = [element.status for element in item.elements] or [item.status]
     for status in statuses:
         if status.state == state.PENDING and state.is_limit(status.reason or ""):

@@ -384,6 +384,7 @@ def test_details_as_json(tmp_path: Path) -> None:
     assert document.pop("use")["cpus"] == 2.0
     assert document == {
         "waiting": asdict(waiting),
+        "limits": [],
         "usage": {**asdict(usage), "cpu_efficiency": 0.5},
         "last_line": "a",
         "metrics": {"loss": 1},
