@@ -389,7 +389,6 @@ def test_details_as_json(tmp_path: Path) -> None:
         "last_line": "a",
         "metrics": {"loss": 1},
         "gpus": gpu_json(GPUS)["gpus"],
-        "limits": [],
         "messages": [{"feature": "notify"}],
         "versions": {},
     }
