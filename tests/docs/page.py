@@ -87,12 +87,19 @@ def commands(body: str, *, slurm: bool) -> Iterator[Command]:
         yield Command(re.sub(r"\\\n\s*", "", typed), tuple(shown.splitlines()), slurm)
 
 
+NEWEST = "the newest of all runs: "
+"""The line on stderr that names the run of a command without RUN: the pages leave it out."""
+
+
 def is_shown(shown: tuple[str, ...], printed: str) -> bool:
     """Return whether a command printed what the page shows."""
     pattern = "".join(
         r"(?:.*\n)*?" if line.strip() == "..." else line_pattern(line) for line in shown
     )
-    lines = "".join(f"{_narrow(line)}\n" for line in printed.splitlines() if line.strip())
+    lines = ""
+    for line in printed.splitlines():
+        if line.strip() and not line.startswith(NEWEST):
+            lines += f"{_narrow(line)}\n"
     return re.fullmatch(pattern, lines) is not None
 
 
