@@ -164,9 +164,9 @@ def _with_facts(settled: Settled, detected: DetectedProfile) -> Settled:
 
     A partition that a user's file names stays.
     """
-    has_gpus = bool(settled.size.gpus_per_node)
     names_qos = bool(settled.request.qos or settled.typed.qos)
     try:
+        has_gpus = bool(settled.size.gpus_per_node)
         if has_gpus and not names_qos:
             return settled
         facts = detected.facts

@@ -70,7 +70,10 @@ class Prepared:
         """
 
         def gpus_of_node() -> int | None:
-            return for_gpu_type(self.profile.profile, self.request).gpu.per_node
+            try:
+                return for_gpu_type(self.profile.profile, self.request).gpu.per_node
+            except UsageError:  # of several types, Slurm chooses
+                return None
 
         return cost_of(self.plan, self.script, gpus_of_node=gpus_of_node, elements=elements)
 
