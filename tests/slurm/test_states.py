@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import time
@@ -98,7 +99,15 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
     cluster.slurm("scancel", runs["killed"]["job_id"])  # behind hpcrun's back
 
     records = [Path(run["folder"], "elements/0/attempts/0/exit") for run in runs.values()]
-    wait_for(lambda: all(record.exists() for record in records), 60, "the jobs to end")
+
+    def all_ended() -> bool:
+        if not all(record.exists() for record in records):
+            return False
+        exits = [json.loads(record.read_text()) for record in records]
+        # at SIGTERM a job records its end at once, and the reason when it has asked Slurm
+        return all(exit_["reason"] or not exit_["signal"] for exit_ in exits)
+
+    wait_for(all_ended, 60, "the jobs to end")
     # no status in between, which would have learned their ends; and slurmctld forgets a job a
     # minute after it
     forgetful = as_researcher.shims(squeue="")
