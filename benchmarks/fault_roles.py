@@ -165,9 +165,8 @@ def _kill(site: Site, profile: str, part: str, role: str) -> Kill:
         "trainer.py",
         "{server.url}",
     )
-    (folder,) = [
-        path.parent for path in site.runs.glob("*/run.json") if f'"{job}"' in path.read_text()
-    ]
+    records = site.runs.glob("*/run.json")
+    (folder,) = [it.parent for it in records if json.loads(it.read_text())["job_id"] == job]
     victims: list[Process] = []
 
     def is_there() -> bool:
