@@ -61,6 +61,7 @@ def test_what_history_does_not_understand(hpcrun: Hpcrun, subtests: pytest.Subte
         (("--by", "weak"), "--by weak: no such choice\nhint: did you mean 'week'?"),
         (("--since", "30"), "--since: '30' has no unit; write 30m for minutes, or 30s, 30h or 30d"),
         (("--since", "lately"), "--since: 'lately' is not a time"),
+        (("--since", "lately"), "hint: --since 30d, --since 8w, --since 2026-10-01"),
         (("--since", "2999-01-01"), "--since 2999-01-01: lies in the future"),
         (("--plot", "use.tiff"), "must end with .png, .pdf or .svg"),
         (("--csv", "--json"), "--csv and --json cannot be combined"),

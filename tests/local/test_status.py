@@ -162,6 +162,15 @@ def test_a_note_is_written_shown_replaced_found_and_removed(two_runs: Hpcrun) ->
     assert "no runs with these words" in hpcrun("status", "--filter", "final", check=True).stderr
 
 
+def test_the_variables_of_a_run_are_found_and_shown(two_runs: Hpcrun) -> None:
+    hpcrun = two_runs
+    local = ("-P", "local", "-G", "0", "--env", "AUG=1", "--env", "MY_TOKEN=abc", "--wait")
+    hpcrun("submit", *local, "-J", "varied", "true", check=True)
+    shown = hpcrun("status", "-v", "--filter", "aug=1", check=True).stdout
+    assert "  env          AUG=1 MY_TOKEN=***\n" in shown
+    assert "no runs with these words" in hpcrun("status", "--filter", "aug=2").stderr
+
+
 def test_a_note_that_cannot_be_kept(two_runs: Hpcrun, subtests: pytest.Subtests) -> None:
     hpcrun = two_runs
     new = record(hpcrun, "new")

@@ -54,6 +54,11 @@ def test_of_an_accuracy_the_largest_is_the_best() -> None:
     assert texts(metrics((1, 0.9), (2, 0.8), name="val_acc"))["val_acc, best"] == ["0.9 at 1"]
 
 
+def test_what_counts_the_progress_has_no_best() -> None:
+    epochs = metrics((1, 0), (2, 1), name="epoch")
+    assert [*texts(epochs)] == ["epoch, last", "seconds per step"]
+
+
 def test_a_run_that_diverged_has_no_number_at_its_end() -> None:
     diverged = metrics((1, 2.0), (2, math.nan))
     assert texts(diverged)["loss, last"] == ["nan at 2"]
