@@ -126,7 +126,10 @@ class Scheduler(Protocol):
         """Return the signal that ended a job; None without one, or an answer."""
         return None
 
-    def over_limits(self, reasons: Mapping[str, str]) -> Mapping[str, OverLimit]:  # noqa: ARG002
+    def over_limits(
+        self,
+        reasons: Mapping[str, str],  # noqa: ARG002 - for those that have limits
+    ) -> Mapping[str, OverLimit]:
         """Return the limits that pending jobs alone are over; a job without one is left out.
 
         ``reasons`` is job id → the scheduler's reason. Both have the id of a whole array.

@@ -174,19 +174,21 @@ def _code(run: Run, store: RunStore) -> Facts:
     if code["commit"]:
         facts["commit"] = str(code["commit"])[:_COMMIT_DIGITS]
         if code.get("changed", 0) is not None:
-            has_copy = snapshot_folder(run, store) is not None
-            facts["changes"] = _changes(code, has_copy=has_copy)
+            facts["changes"] = _changes(code, run, store)
     return facts
 
 
-def _changes(code: Mapping[str, Any], *, has_copy: bool) -> str:
+def _changes(code: Mapping[str, Any], run: Run, store: RunStore) -> str:
     """Return which files differed from the commit.
 
     Each has a digest of its content, so that equal texts are equal files.
     """
-    if not code["changes"] or has_copy:  # the files of a copy are compared
-        return code["changes"] or UNCHANGED
+    changes = str(code["changes"])
+    if not changes:
+        return UNCHANGED
+    if snapshot_folder(run, store) is not None:  # the files of a copy are compared
+        return changes
     digests = code.get("digests", ())
     if not digests:  # of an older hpcrun, or too many
-        return f"{code['changes']} ({NOT_COMPARED})"
+        return f"{changes} ({NOT_COMPARED})"
     return ", ".join(f"{path} ({digest or NOT_COMPARED})" for path, digest in digests)
