@@ -10,6 +10,7 @@ import json
 import os
 import pwd
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -294,7 +295,7 @@ def end_servers() -> None:
 
 def without_stdin(person: Hpcrun, line: str) -> Completed:
     """Run a line of bash with a command of hpcrun, whose stdin is closed."""
-    function = f'hpcrun() {{ {person.venv}/bin/python -m hpcrun "$@"; }}'
+    function = f'hpcrun() {{ {shlex.join(person.argv())} "$@"; }}'
     return person.run("bash", "-c", f"{function}; {line} <&-", check=False)
 
 

@@ -28,7 +28,7 @@ ANY = (
     (r"\d{8}-\d{6}-(.+?)-[0-9a-f]{4}\b", r"\\d{8}-\\d{6}-\1-[0-9a-f]{4}"),  # the id of a run
     (r"\b(L?)4711\b", r"\1\\d+"),  # of a job
     (r"\bSlurm \d\d(\\?\.\d+)+", r"Slurm \\S+"),
-    (r"(?<!\S)/home/me[^\s,:]*", r"/[^\\s,:]+"),
+    (r"(?<!\S)/home/me[^\s,:]*", r"(?:/[^\\s,:]+|'/[^':]+')"),  # quoted if it has a space
     (r"\.(err|log):\d+", r"\.\1:\\d+"),  # a line of a log
     (r"\bstep([ =])\d+", r"step\1\\d+"),
     (r"\b\d+ samples/s", r"\\d+ samples/s"),

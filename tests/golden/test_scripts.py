@@ -23,6 +23,7 @@ from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.read_request import read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.script import LAUNCH, render_script
+from hpcrun.job.text.quoting import quote_bash
 from hpcrun.profiles.folders import load_templates, shipped_folder
 from hpcrun.profiles.load import load_profile
 from tests.shellcheck import complaints
@@ -90,7 +91,7 @@ def render(
         replace(plan, snapshot=snapshot, stage=stage), load_templates([shipped_folder("templates")])
     )
     text = text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
-    return text.replace(f"={LAUNCH} ", "=/opt/hpcrun/launch ")
+    return text.replace(f"={quote_bash(LAUNCH)} ", "=/opt/hpcrun/launch ")
 
 
 case = partial(partial, render)

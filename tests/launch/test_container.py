@@ -5,6 +5,7 @@ says what it has.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -44,7 +45,8 @@ def image(tmp_path: Path) -> Path:
     (tmp_path / "image/bin/python3").symlink_to(sys.executable)
     (tmp_path / "bin").mkdir()
     runtime = tmp_path / "bin/apptainer"
-    runtime.write_text(f'#!/bin/sh\nexec {sys.executable} {RUNTIME} "$@"\n')
+    program = shlex.join([sys.executable, str(RUNTIME)])
+    runtime.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
     runtime.chmod(0o755)
     return tmp_path / "image"
 

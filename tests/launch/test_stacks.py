@@ -5,6 +5,7 @@ processes, real py-spy.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -99,7 +100,7 @@ def test_a_shell_is_not_the_program_and_py_spy_of_the_job_s_own_environment_is_u
     tmp_path: Path,
 ) -> None:
     program = python(tmp_path, SPINS)
-    with job(tmp_path, ["sh", "-c", f"{' '.join(program)}; true"], env=ENV) as running:
+    with job(tmp_path, ["sh", "-c", f"{shlex.join(program)}; true"], env=ENV) as running:
         running.until("go")
         (rank,) = asked(running).ranks
     assert rank.how == "py-spy"

@@ -4,6 +4,7 @@ tests/launch/runtime.py.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -32,8 +33,11 @@ def person(as_researcher: Hpcrun) -> Hpcrun:
     """A person with an image that has the tests' Python and torch; the runtime is on their PATH."""
     as_researcher.write("train.py", TRAIN)
     program = as_researcher.write("runtime.py", Path(runtime.__file__).read_text())
-    as_researcher.program("image/bin/python3", f'exec {as_researcher.venv}/bin/python "$@"')
-    as_researcher.program("bin/apptainer", f'exec {Path(sys.executable).resolve()} {program} "$@"')
+    as_researcher.program(
+        "image/bin/python3", f'exec {shlex.quote(f"{as_researcher.venv}/bin/python")} "$@"'
+    )
+    runtime_line = shlex.join([str(Path(sys.executable).resolve()), str(program)])
+    as_researcher.program("bin/apptainer", f'exec {runtime_line} "$@"')
     return as_researcher
 
 

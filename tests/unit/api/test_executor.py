@@ -12,6 +12,7 @@ import pytest
 
 import hpcrun
 from hpcrun.errors import PlanError, ProfileError, UsageError
+from hpcrun.job.text.quoting import quote_bash
 from tests.harness import Hpcrun
 
 
@@ -127,7 +128,7 @@ def test_environment_set_up_and_python_stand_in_the_script_and_no_folder_of_a_ru
     text = hpcrun.Executor(
         "a100", env={"MODE": "it's", "N": 3}, setup="ulimit -c 0", load=["cuda"]
     ).script()
-    python = f"command=({sys.executable} -u -m hpcrun_function)"
+    python = f"command=({quote_bash(sys.executable)} -u -m hpcrun_function)"
     for part in (
         "export MODE='it'\\''s'",
         "export N=3",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -154,8 +155,10 @@ def test_what_a_job_changes_is_handed_on_as_it_came(
     came |= {f"LONG_{number}": "x" * 1000 for number in range(100)}  # more than fits into a pipe
     lines = (shipped_folder("templates") / "job.sh.j2").read_text().splitlines()
     (keep,) = [line for line in lines if line.startswith("exec {came}<")]
-    launch = f'exec {sys.executable} -ISB {LAUNCH} job --nodes 1 --came "$came" -- bash -euc "$1"'
-    print_it = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
+    launch = f'exec {shlex.join(START)} job --nodes 1 --came "$came" -- bash -euc "$1"'
+    print_it = shlex.join(
+        [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
+    )
     command = [
         "bash",
         "-euc",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from contextlib import suppress
@@ -78,7 +79,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_command_there_whose_reader_has_gone_ends_without_a_traceback(far: Path) -> None:
     (far / "there").write_text("#!/bin/sh\nexec yes\n")
     (far / "there").chmod(0o755)
-    line = f"{sys.executable} -m hpcrun --on far logs -f 4711 | head -n 1"
+    line = f"{shlex.quote(sys.executable)} -m hpcrun --on far logs -f 4711 | head -n 1"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("y\n", "")
 

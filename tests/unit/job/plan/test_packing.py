@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -98,7 +99,10 @@ def test_a_task_that_starts_again_begins_the_elements_that_have_not_ended(tmp_pa
     builders.write(RunFolder(tmp_path).element(7).cancelled, "")
     builders.write(RunFolder(tmp_path).element(7).attempt(0).start, "{}")
     template = shipped_folder("templates") / "allocation/pack-folder.sh.j2"
-    program = f'elements=(0 1 2 3 4 5 6 7); . {template}; echo "${{pack[@]}}/${{tries[@]}}/$failed"'
+    program = (
+        f"elements=(0 1 2 3 4 5 6 7); . {shlex.quote(str(template))}; "
+        'echo "${pack[@]}/${tries[@]}/$failed"'
+    )
     env = {"PATH": os.environ["PATH"], "HPCRUN_RUN_DIR": str(tmp_path), "HPCRUN_JOB_ID": "4711_0"}
     done = subprocess.run(["bash", "-c", program], env=env, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("2 3 4 5/1 1 1 0/7\n", "")
