@@ -78,11 +78,15 @@ class Run:
 
     @property
     def gpu_hours_with_requeues(self) -> float | None:
-        """The GPU-hours that it can use if it is requeued as often as it may be."""
-        if self.gpu_hours_at_most is None:
-            return None
+        """The GPU-hours that it can use if it is requeued as often as it may be.
+
+        They are None if they are not known: a directive alone lets Slurm requeue it without end.
+        """
         requeue = self.plan.get("requeue") or {}
         times: int = requeue.get("times", 0)
+        is_open = not times and "requeue" in dict(pairs_of(self.plan.get("directives")))
+        if self.gpu_hours_at_most is None or is_open:
+            return None
         return self.gpu_hours_at_most * (1 + times)
 
     @property

@@ -127,6 +127,60 @@ def test_a_job_without_gpus_is_within_every_limit(limited: Limited) -> None:
     assert limited.submitted == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-P", "cpu", "--partition", "gpu", "--gpus", "0", "--sbatch", "exclusive", "train.py"),
+        ("-P", "v100", "--partition", "gpu", "--gpus", "0", "--sbatch", "exclusive", "train.py"),
+        ("-P", "v100", "--partition", "x", "--gpus", "1", "--sbatch", "exclusive", "train.py"),
+        ("-P", "cpu", "exclusive.sh"),
+        ("-P", "cpu", "shard.sh"),
+        ("-P", "v100", "requeue.sh"),
+    ],
+    ids=["other partition", "any node", "other type", "script", "shard", "requeue"],
+)
+def test_what_a_job_may_get_beyond_its_request_is_unknown(
+    limited: Limited, words: tuple[str, ...]
+) -> None:
+    limited.limit("gpu_hours_per_job: 1000000")
+    for name, line in (
+        ("exclusive", "--exclusive"),
+        ("shard", "--gres=shard:4"),
+        ("requeue", "--gpus=1 --requeue"),
+    ):
+        limited.person.write(f"{name}.sh", f"#!/bin/bash\n#SBATCH {line} --time=10\ntrue\n")
+    done = limited.person("submit", "--time", "1h", *words, env=limited.env)
+    assert done.returncode == 4, done.stdout
+    assert "the GPU-hours are unknown" in done.stderr
+
+
+def test_a_whole_node_of_a_profile_without_gpus_is_within_every_limit(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_job: 0, gpu_hours_per_day: 0")
+    words = ("-P", "cpu", "--gpus", "0", "--sbatch", "exclusive", "train.py")
+    limited.person("submit", *words, env=limited.env, check=True)
+
+
+def test_a_limit_of_gpus_alone_needs_no_time_limit(limited: Limited) -> None:
+    limited.limit("gpus_per_job: 3")
+    for gpus, code in ((3, 0), (4, 4)):
+        limited.person.write("job.sh", f"#!/bin/bash\n#SBATCH --gpus={gpus}\ntrue\n")
+        done = limited.person("submit", "job.sh", env=limited.env)
+        assert done.returncode == code, done.stderr
+
+
+def test_a_local_job_without_gpus_sees_none(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_job: 0")
+    shows = "import os; print('sees', os.environ['CUDA_VISIBLE_DEVICES'].split(','))"
+    limited.person.write("train.py", shows)
+    env = {**limited.env, "CUDA_VISIBLE_DEVICES": "0,1"}
+    words = ("submit", "-P", "local", "--gpus", "0", "--follow", "--time", "1h")
+    done = limited.person(*words, "train.py", env=env, check=True)
+    assert "sees ['']" in done.stdout
+    shown = ("--env", "CUDA_VISIBLE_DEVICES=0,1", "train.py")
+    done = limited.person(*words, *shown, env=env)
+    assert "at most 2 GPU-hours" in done.stderr
+
+
 def test_the_smaller_limit_of_person_and_site_holds(limited: Limited) -> None:
     limited.limit("gpu_hours_per_job: 100")
     site = limited.limit("gpu_hours_per_job: 40", "site")

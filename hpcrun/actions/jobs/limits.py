@@ -61,7 +61,7 @@ def _problems(costs: Sequence[Cost], limits: Limits, ports: Ports) -> Iterator[s
     per_day = limits.gpu_hours_per_day
     hours = total_hours(cost.gpu_hours_with_requeues for cost in costs)
     if hours is None:
-        reason = next(cost.unknown for cost in costs if cost.gpu_hours is None)
+        reason = next(cost.unknown for cost in costs if cost.gpu_hours_with_requeues is None)
         unknown = f"the GPU-hours are unknown ({reason})"
         if per_job is not None:
             yield f"{unknown}; {_limit_text('gpu_hours_per_job', per_job)}"
@@ -101,7 +101,7 @@ def _day_problems(hours: float, limit: CostLimit, ports: Ports) -> Iterator[str]
 
 def _at_most(costs: Sequence[Cost], hours: float) -> str:
     text = f"at most {gpu_hours_text(hours)}"
-    requeues = max(cost.requeues for cost in costs)
+    requeues = max(cost.requeues or 0 for cost in costs)
     if requeues:
         text += f" with {count(requeues, 'requeue')}"
     return text
