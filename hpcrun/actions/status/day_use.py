@@ -52,7 +52,7 @@ def alone_in_day(ports: Ports, limiting: Path) -> Iterator[None]:
                 break
         if not is_free:
             raise PlanError(
-                "another hpcrun submits at this moment, and the limit of a day counts one by one",
+                f"another hpcrun has submitted for more than a minute: it holds {lock}",
                 hint="try again when it has ended",
             )
         yield
