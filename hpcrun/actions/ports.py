@@ -72,6 +72,7 @@ class Consent:
     hint: str = ""  # what a person can do, where nobody can be asked
     # the jobs that are within the limits together, or that a person has allowed
     jobs: tuple[object, ...] = ()
+    by_person: bool = False  # whether a person has allowed them
 
     def has(self, job: object) -> bool:
         """Return whether exactly this job was checked, and not only an equal one."""

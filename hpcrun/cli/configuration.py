@@ -5,11 +5,12 @@ A command that needs none of it does not import this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os.path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from hpcrun.profiles.config import Config, load_config
+from hpcrun.profiles.config import FILE_NAME, MISNAMED, Config, load_config, load_limits
 from hpcrun.profiles.folders import Folder, Layer, TrustStore, own_layer, project_layer, shipped
 from hpcrun.profiles.limits import Limits, smallest
 
@@ -46,7 +47,7 @@ class Configuration:
         layers["user"] = own_layer(self._user, self.trust)
         layers["site"] = own_layer(self._site, self.trust)
         if self._announce:
-            self._announce(f"hpcrun: {layer.warning}" for layer in layers.values() if layer.warning)
+            self._announce(f"hpcrun: {warning}" for warning in _warnings_of(layers.values()))
         return layers
 
     @cached_property
@@ -61,12 +62,16 @@ class Configuration:
 
     @cached_property
     def limits(self) -> Limits:
-        """The limits on what a command submits."""
+        """The limits on what a command submits.
+
+        Raises:
+            ProfileError: limits of a folder are unknown.
+        """
         limits = [self.values.limits]
-        for folder in self._limiting:
-            if folder not in (self._user, self._site):
-                layer = own_layer(folder, self.trust)
-                limits.append(load_config((layer.folder,), folder).limits)
+        used = {layer.path for layer in self.layers.values() if layer.has(FILE_NAME)}
+        for folder in dict.fromkeys((self._user, self._site, *self._limiting)):
+            if folder not in used:
+                limits.append(load_limits(folder))
         return smallest(limits)
 
     def _warn(self, warning: str) -> None:
@@ -76,7 +81,7 @@ class Configuration:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Which configuration is not used, and why."""
-        return tuple(layer.warning for layer in self.judged_layers.values() if layer.warning)
+        return tuple(_warnings_of(self.judged_layers.values()))
 
     @property
     def templates(self) -> tuple[Folder, ...]:
@@ -94,3 +99,13 @@ class Configuration:
         if detected is not None:
             layers["detected"] = detected
         return {**layers, "shipped": shipped("cluster_profiles")}
+
+
+def _warnings_of(layers: Iterable[Layer]) -> Iterator[str]:
+    """Yield which configuration is not used, and why."""
+    for layer in layers:
+        if layer.warning:
+            yield layer.warning
+        misnamed = layer.path / MISNAMED
+        if not layer.folder.never and os.path.lexists(misnamed):
+            yield f"{misnamed} is not read: its name must be {FILE_NAME}"

@@ -147,17 +147,21 @@ def _check_own(items: Sequence[RunStatus]) -> None:
     """Refuse, without a terminal, to cancel what was submitted at one.
 
     Raises:
-        UsageError: a run was submitted at a terminal and has not ended.
+        UsageError: a run was submitted at a terminal, or perhaps was, and has not ended.
     """
     names = []
+    is_known = True
     for item in items:
         by = item.run.by
-        if by and by["terminal"] and not item.status.final:
-            names.append(str(item.run.job_id or item.run.run_id))
+        if item.status.final or (by is not None and not by["terminal"]):
+            continue
+        names.append(str(item.run.job_id or item.run.run_id))
+        is_known = is_known and by is not None
     if names:
         verb = "was" if len(names) == 1 else "were"
+        how = verb if is_known else f"perhaps {verb}"
         raise UsageError(
-            f"{' '.join(names)} {verb} submitted at a terminal, and here is none",
+            f"{' '.join(names)} {how} submitted at a terminal, and here is none",
             hint=f"hpcrun cancel --yes {' '.join(names)}",
         )
 

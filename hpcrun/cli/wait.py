@@ -10,7 +10,7 @@ from typing import Any
 from hpcrun.actions.runs.find import FoundRun
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.silent_runs import with_silence
-from hpcrun.actions.status.status_query import get_status
+from hpcrun.actions.status.status_query import check_there, get_status
 from hpcrun.actions.status.wait import Waiter, ends_of
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
@@ -106,11 +106,16 @@ def _waiter(named: FoundRun, context: Context) -> Waiter:
 
 
 def _now(waiters: Sequence[Waiter], places: Sequence[int], context: Context) -> list[RunStatus]:
-    """Return the present status of the runs at these places, with one question for all."""
+    """Return the present status of the runs at these places, with one question for all.
+
+    Raises:
+        NotFoundError: a run was removed while it was waited for.
+    """
     ids = [waiters[place].folder.name for place in places]
     if not ids:
         return []
     answer = with_silence(get_status(ids, context.ports.for_polling()), context.now_s())
+    check_there(ids, answer, context.store)
     by_id = {item.run.run_id: item for item in answer.runs}
     return [waiters[place].part_of(by_id[waiters[place].folder.name]) for place in places]
 

@@ -426,6 +426,17 @@ def number(value: Any) -> float:
     return value
 
 
+def hours(value: Any) -> float:
+    """Take a number of hours.
+
+    Raises:
+        ValueError: the value is no number, or is negative.
+    """
+    if number(value) < 0:
+        raise ValueError("is not a number of hours")
+    return float(value)
+
+
 def time_s(value: Any) -> float:
     """Take a time: seconds since the epoch.
 

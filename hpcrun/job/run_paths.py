@@ -299,6 +299,7 @@ class RunsFolder:
 
     actions = _Below(_ACTIONS)  # what commands did to runs
     lock = _Below(".records.lock")  # the lock of the process that changes a run's record
+    limits_lock = _Below(".limits.lock")  # the lock of the process that checks the limit of a day
     studies = _Below(_STUDIES)  # the folder of the scaling studies
 
     def study(self, study_id: str) -> StudyFolder:

@@ -11,17 +11,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcrun.errors import did_you_mean
+from hpcrun.errors import ProfileError, did_you_mean
 from hpcrun.files.reading import flag
 from hpcrun.job.request.notify_options import check_destination, check_events
 from hpcrun.job.text.units import parse_slurm_time
 from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.limits import LIMITS, Limits, limits_of, read_limit, smallest
-from hpcrun.profiles.yaml_file import Key, MistakesError, YamlFile, dotted, parse_yaml
+from hpcrun.profiles.yaml_file import (
+    Key,
+    MistakesError,
+    YamlFile,
+    dotted,
+    parse_yaml,
+    read_text,
+)
 from hpcrun.version import __version__
 
 DETECTED = "detected"  # the name of the profile that is made of what Slurm says of the cluster
 FILE_NAME = "config.yaml"
+MISNAMED = "config.yml"  # not read
 
 
 def _text(value: Any) -> str:
@@ -122,6 +130,45 @@ def load_config(
             values = {**here, **values}
     fields = {_FIELDS.get(key, key): value for key, value in values.items()}
     return Config(metrics=metrics, limits=smallest(limits), **fields)
+
+
+def load_limits(folder: Path) -> Limits:
+    """Return the limits in the ``config.yaml`` of a folder, whoever could have written the file.
+
+    A limit can only refuse. So a file that is not used for anything else still limits, and only a
+    file that is not there sets no limit.
+
+    Raises:
+        ProfileError: the file, or the folder, is there and cannot be read, or a limit is wrong.
+    """
+    path = folder / FILE_NAME
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        _check_folder(folder)
+        return Limits()
+    except OSError:
+        pass  # to read the file tells why
+    file = parse_yaml(read_text(path), path)
+    for key in [key for key in file.data if key != "limits"]:
+        del file.data[key]
+    return limits_of(_read(file).get("limits", {}), path)
+
+
+def _check_folder(folder: Path) -> None:
+    """Check that a folder without a file is a folder, or is not there.
+
+    Raises:
+        ProfileError: it is something else, such as a link to a folder that is not mounted.
+    """
+    for place in (folder, *folder.parents):
+        if os.path.isdir(place):
+            return
+        if os.path.lexists(place) and (place == folder or os.path.islink(place)):
+            raise ProfileError(
+                f"{place} is not a folder, so that the limits in {folder} are unknown",
+                hint="make it a folder, or remove it",
+            )
 
 
 def _drop_unknown(file: YamlFile, warn: Callable[[str], None]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hpcrun.files.ownership import trusted_owners
 from hpcrun.files.reading import read_end
 from hpcrun.files.writing import append_line, make_folder
 
@@ -14,7 +16,9 @@ MOST_BYTES = 1 << 20
 
 
 def note_folder(folder: Path, lists: Sequence[Path]) -> list[Path]:
-    """Note a runs folder in lists, and return all folders of the lists that exist.
+    """Note a runs folder in lists, and return all folders of the lists that may have own runs.
+
+    A folder of another user has none: hpcrun makes no runs there. So it is not noted, either.
 
     Args:
         folder: the runs folder that is used now.
@@ -24,12 +28,21 @@ def note_folder(folder: Path, lists: Sequence[Path]) -> list[Path]:
     folders = {folder: None}
     for path in lists:
         noted = _read(path)
-        if folder not in noted:
+        if folder not in noted and not _is_of_others(folder):
             with suppress(OSError):
                 make_folder(path.parent, 0o700)
                 append_line(path, json.dumps(str(folder)))
         folders |= dict.fromkeys(noted)
-    return [each for each in folders if each == folder or each.is_dir()]
+    own = [each for each in folders if not _is_of_others(each)]
+    return [each for each in own if each == folder or os.path.lexists(each)]
+
+
+def _is_of_others(folder: Path) -> bool:
+    """Whether a folder belongs to another user; False if that is not known."""
+    try:
+        return folder.stat().st_uid not in trusted_owners()
+    except OSError:
+        return False
 
 
 def _read(path: Path) -> list[Path]:

@@ -70,6 +70,8 @@ class Run:
     note: str | None = None  # a person's own words on it
     # the GPU-hours that it can use without requeues; None if they are not known
     gpu_hours_at_most: float | None = None
+    # the GPUs that each of its jobs can have by its script; None if they are not known
+    gpus_at_most: int | None = None
     # how it was submitted: whether ``terminal`` was there, and the name of the coding ``agent`` or
     # None. A hint, never a permission
     by: dict[str, Any] | None = None
@@ -78,11 +80,15 @@ class Run:
 
     @property
     def gpu_hours_with_requeues(self) -> float | None:
-        """The GPU-hours that it can use if it is requeued as often as it may be."""
-        if self.gpu_hours_at_most is None:
-            return None
+        """The GPU-hours that it can use if it is requeued as often as it may be.
+
+        They are None if they are not known: a directive alone lets Slurm requeue it without end.
+        """
         requeue = self.plan.get("requeue") or {}
         times: int = requeue.get("times", 0)
+        is_open = not times and "requeue" in dict(pairs_of(self.plan.get("directives")))
+        if self.gpu_hours_at_most is None or is_open:
+            return None
         return self.gpu_hours_at_most * (1 + times)
 
     @property
@@ -324,18 +330,6 @@ _CHAIN = reading.table(
 )
 
 
-def _hours(value: Any) -> float:
-    """Take a number of hours.
-
-    Raises:
-        ValueError: the value is no number, or is negative.
-    """
-    hours = reading.number(value)
-    if hours < 0:
-        raise ValueError("is not a number of hours")
-    return hours
-
-
 _RUN_KINDS = kinds_of(
     Run,
     integer=_COUNT,
@@ -353,7 +347,7 @@ _RUN_KINDS = kinds_of(
     code_of=reading.optional(RUN_ID),
     code=reading.optional(_CODE),
     note=reading.optional(reading.matching(r"[^\0\n]{1,1000}", "a line of text")),
-    gpu_hours_at_most=reading.optional(_hours),
+    gpu_hours_at_most=reading.optional(reading.hours),
     by=reading.optional(_BY),
 )
 _STATUS_KINDS = kinds_of(

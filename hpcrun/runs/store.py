@@ -104,6 +104,11 @@ class RunStore:
         """The file that says what commands did to the runs."""
         return self._runs.actions
 
+    @property
+    def limits_lock(self) -> Path:
+        """The lock of the process that checks the limit of a day, where no home has it."""
+        return self._runs.limits_lock
+
     def run_ids(self) -> list[str]:
         """Return the ids of all runs, oldest first.
 

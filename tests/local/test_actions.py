@@ -207,6 +207,16 @@ def test_a_run_of_a_terminal_is_not_cancelled_without_one(hpcrun: Hpcrun) -> Non
     assert hpcrun.ended("mine")["state"] == "CANCELLED"
 
 
+def test_a_run_of_nobody_known_may_be_one_of_a_terminal(hpcrun: Hpcrun) -> None:
+    hpcrun(*LOCAL, "-J", "mine", "sleep", "100", check=True)
+    [record] = hpcrun.runs.glob("*-mine-*/run.json")
+    replace_fields(record, by=None)
+    refused = hpcrun("cancel", "mine")
+    assert refused.returncode == 2
+    assert "perhaps was submitted at a terminal, and here is none" in refused.stderr
+    hpcrun("cancel", "--yes", "mine", check=True)
+
+
 def test_a_run_of_a_script_is_cancelled_without_a_question(hpcrun: Hpcrun) -> None:
     hpcrun(*LOCAL, "-J", "mine", "sleep", "100", check=True)
     hpcrun("cancel", "mine", check=True)

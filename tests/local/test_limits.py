@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.harness import Hpcrun, trust
-from tests.local.recorded import record, replace_fields
+from tests.local.recorded import Recorded, record, replace_fields
 from tests.local.test_detect import ANSWERS, Site
 
 DRY = ("submit", "--dry-run", "train.py")
@@ -127,6 +132,60 @@ def test_a_job_without_gpus_is_within_every_limit(limited: Limited) -> None:
     assert limited.submitted == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-P", "cpu", "--partition", "gpu", "--gpus", "0", "--sbatch", "exclusive", "train.py"),
+        ("-P", "v100", "--partition", "gpu", "--gpus", "0", "--sbatch", "exclusive", "train.py"),
+        ("-P", "v100", "--partition", "x", "--gpus", "1", "--sbatch", "exclusive", "train.py"),
+        ("-P", "cpu", "exclusive.sh"),
+        ("-P", "cpu", "shard.sh"),
+        ("-P", "v100", "requeue.sh"),
+    ],
+    ids=["other partition", "any node", "other type", "script", "shard", "requeue"],
+)
+def test_what_a_job_may_get_beyond_its_request_is_unknown(
+    limited: Limited, words: tuple[str, ...]
+) -> None:
+    limited.limit("gpu_hours_per_job: 1000000")
+    for name, line in (
+        ("exclusive", "--exclusive"),
+        ("shard", "--gres=shard:4"),
+        ("requeue", "--gpus=1 --requeue"),
+    ):
+        limited.person.write(f"{name}.sh", f"#!/bin/bash\n#SBATCH {line} --time=10\ntrue\n")
+    done = limited.person("submit", "--time", "1h", *words, env=limited.env)
+    assert done.returncode == 4, done.stdout
+    assert "the GPU-hours are unknown" in done.stderr
+
+
+def test_a_whole_node_of_a_profile_without_gpus_is_within_every_limit(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_job: 0, gpu_hours_per_day: 0")
+    words = ("-P", "cpu", "--gpus", "0", "--sbatch", "exclusive", "train.py")
+    limited.person("submit", *words, env=limited.env, check=True)
+
+
+def test_a_limit_of_gpus_alone_needs_no_time_limit(limited: Limited) -> None:
+    limited.limit("gpus_per_job: 3")
+    for gpus, code in ((3, 0), (4, 4)):
+        limited.person.write("job.sh", f"#!/bin/bash\n#SBATCH --gpus={gpus}\ntrue\n")
+        done = limited.person("submit", "job.sh", env=limited.env)
+        assert done.returncode == code, done.stderr
+
+
+def test_a_local_job_without_gpus_sees_none(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_job: 0")
+    shows = "import os; print('sees', os.environ['CUDA_VISIBLE_DEVICES'].split(','))"
+    limited.person.write("train.py", shows)
+    env = {**limited.env, "CUDA_VISIBLE_DEVICES": "0,1"}
+    words = ("submit", "-P", "local", "--gpus", "0", "--follow", "--time", "1h")
+    done = limited.person(*words, "train.py", env=env, check=True)
+    assert "sees ['']" in done.stdout
+    shown = ("--env", "CUDA_VISIBLE_DEVICES=0,1", "train.py")
+    done = limited.person(*words, *shown, env=env)
+    assert "at most 2 GPU-hours" in done.stderr
+
+
 def test_the_smaller_limit_of_person_and_site_holds(limited: Limited) -> None:
     limited.limit("gpu_hours_per_job: 100")
     site = limited.limit("gpu_hours_per_job: 40", "site")
@@ -197,7 +256,143 @@ def test_a_run_of_unknown_hours_fills_the_day(limited: Limited) -> None:
     done = limited.person("submit", *JOB, "train.py", env=limited.env)
     assert done.returncode == 4
     assert "-job-" in done.stderr
-    assert "which are unknown; the limit is 1000" in done.stderr
+    assert "which are unknown (until it ends: hpcrun cancel 2" in done.stderr
+
+
+def run_of(limited: Limited) -> Path:
+    """The folder of a new run of 48 GPU-hours."""
+    shown = limited.person("submit", "--json", *JOB, "train.py", env=limited.env, check=True)
+    return Path(json.loads(shown.stdout)["folder"])
+
+
+def _record_is_damaged(folder: Path) -> None:
+    (folder / "run.json").write_text("{")
+
+
+def _record_is_gone(folder: Path) -> None:
+    (folder / "run.json").unlink()
+
+
+def _record_has_odd_hours(folder: Path) -> None:
+    replace_fields(folder / "run.json", gpu_hours_at_most="48")
+
+
+def _record_has_no_hours(folder: Path) -> None:
+    replace_fields(folder / "run.json", gpu_hours_at_most=None)
+
+
+def _record_has_fewer_hours(folder: Path) -> None:
+    replace_fields(folder / "run.json", gpu_hours_at_most=0)
+
+
+SPOILED = (
+    _record_is_damaged,
+    _record_is_gone,
+    _record_has_odd_hours,
+    _record_has_no_hours,
+    _record_has_fewer_hours,
+)
+
+
+@pytest.mark.parametrize("spoil", [*SPOILED, shutil.rmtree])
+def test_a_run_without_its_record_counts_by_the_log_of_actions(
+    limited: Limited, spoil: Callable[[Path], None]
+) -> None:
+    limited.limit("gpu_hours_per_day: 80")
+    spoil(run_of(limited))
+    done = limited.person("submit", *JOB, "train.py", env=limited.env)
+    assert "besides 48 used or reserved" in done.stderr
+
+
+@pytest.mark.parametrize("spoil", SPOILED[:4])
+def test_a_run_that_nothing_tells_of_fills_the_day(
+    limited: Limited, spoil: Callable[[Path], None]
+) -> None:
+    limited.limit("gpu_hours_per_day: 1000")
+    folder = run_of(limited)
+    spoil(folder)
+    (limited.person.runs / "actions.jsonl").unlink()
+    done = limited.person("submit", *JOB, "train.py", env=limited.env)
+    assert done.returncode == 4, done.stdout
+    assert f"besides those of run {folder.name}, which are unknown (" in done.stderr
+
+
+def test_a_run_that_clean_has_removed_counts_what_it_has_used(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_day: 80")
+    folder = run_of(limited)
+    attempt = Recorded(folder).attempt()
+    replace_fields(attempt / "start", job_id="1")
+    limited.person("clean", "--all", "--yes", env=limited.env, check=True)
+    assert not folder.exists()
+    done = limited.person("submit", *JOB, "train.py", env=limited.env)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_log_line_without_a_number_fills_the_day(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_day: 1000")
+    folder = run_of(limited)
+    shutil.rmtree(folder)
+    log = limited.person.runs / "actions.jsonl"
+    replace_fields(log, gpu_hours_with_requeues="many")
+    done = limited.person("submit", *JOB, "train.py", env=limited.env)
+    assert f"run {folder.name}, which are unknown" in done.stderr
+
+
+def test_an_old_log_line_does_not_count(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_day: 80")
+    shutil.rmtree(run_of(limited))
+    replace_fields(limited.person.runs / "actions.jsonl", time_s=time.time() - 2 * 86400)
+    run_of(limited)
+
+
+def test_whole_nodes_that_an_ended_run_had_count(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_day: 100")
+    run, ended = record(limited.person, "old", scheduler="slurm"), time.time() - 60
+    plan = {"scheduler": "slurm", "shape": {"nodes": 2}}
+    fields = {"nodes": 2, "gpus_per_node": 1, "gpus_at_most": 60, "cluster": "dev", "plan": plan}
+    replace_fields(run.folder / "run.json", **fields)
+    run.ended(ended, 0)
+    replace_fields(run.attempt(over=False) / "start", job_id="7", started=ended - 3600)
+    done = limited.person("submit", *JOB, "train.py", env=limited.env)
+    assert "besides 60 used or reserved" in done.stderr
+
+
+def test_submissions_at_the_same_time_do_not_pass_the_limit_of_a_day(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_day: 100")
+    with ThreadPoolExecutor(6) as pool:
+        submits = []
+        for number in range(6):
+            runs = str(limited.person.folder / f"runs-{number % 2}")
+            env = {**limited.env, "HPCRUN_RUNS": runs}
+            call = partial(limited.person, "submit", *JOB, "train.py", env=env)
+            submits.append(pool.submit(call))
+        codes = sorted(submit.result().returncode for submit in submits)
+    assert codes == [0, 0, 4, 4, 4, 4]
+    assert limited.submitted == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_run_folder_of_another_user_refuses_no_later_job(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_day: 100")
+    theirs = limited.person.folder / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 12345, 12345)
+    env = {**limited.env, "HPCRUN_RUNS": str(theirs)}
+    done = limited.person("submit", *JOB, "train.py", env=env)
+    assert "belongs to another user" in done.stderr
+    limited.person("submit", *JOB, "train.py", env=limited.env, check=True)
+
+
+def test_a_runs_folder_that_cannot_be_read_fills_the_day(limited: Limited) -> None:
+    limited.limit("gpu_hours_per_day: 1000")
+    other = limited.person.folder / "other"
+    env = {**limited.env, "HPCRUN_RUNS": str(other)}
+    limited.person("submit", *JOB, "train.py", env=env, check=True)
+    other.chmod(0o777)
+    done = limited.person("submit", *JOB, "train.py", env=limited.env)
+    assert done.returncode == 4
+    assert f"besides those of the runs in {other}, which are unknown (" in done.stderr
+    assert f"chmod go-w {other}" in done.stderr
 
 
 def test_requeues_are_reserved(limited: Limited) -> None:

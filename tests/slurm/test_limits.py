@@ -6,6 +6,8 @@ import json
 import pwd
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,51 @@ def test_a_day_counts_what_other_runs_folders_reserve(
     assert "used or reserved in the last 24 hours; the limit is 1.5" in done.stderr
     as_researcher("cancel", "--state", "pending", "--yes", env=first, check=True)
     as_researcher(*held, env=first, check=True)  # it has used nothing
+
+
+def test_submissions_at_the_same_time_do_not_pass_the_limit_of_a_day(
+    own_limits: Path, as_researcher: Hpcrun
+) -> None:
+    held = (*JOB, "--time", "25m", "--sbatch", "hold", "true")  # 0.84 GPU-hours
+    with ThreadPoolExecutor(5) as pool:
+        submits = []
+        for number in range(5):
+            env = {"HPCRUN_RUNS": str(as_researcher.folder / f"runs-{number % 2}")}
+            submits.append(pool.submit(partial(as_researcher, *held, env=env)))
+        codes = sorted(submit.result().returncode for submit in submits)
+    assert codes == [0, 4, 4, 4, 4]
+    queue = as_researcher.run("squeue", "--noheader", "--me").stdout
+    assert len(queue.splitlines()) == 1
+
+
+def test_a_file_that_others_can_write_still_limits(own_limits: Path, as_researcher: Hpcrun) -> None:
+    own_limits.chmod(0o666)
+    done = as_researcher(*JOB, "--time", "1h", "true", env={"HOME": str(own_limits.parents[2])})
+    assert done.returncode == 4, done.stderr
+    assert f"{own_limits.parent} is not used: other users can write" in done.stderr
+    assert f"the limit is 1 (gpu_hours_per_job in {own_limits})" in done.stderr
+
+
+def test_a_file_that_cannot_be_read_refuses(own_limits: Path, as_researcher: Hpcrun) -> None:
+    own_limits.chmod(0)
+    for name, mode in ((own_limits, 0), (own_limits.parent, 0)):
+        name.chmod(mode)
+        done = as_researcher(*JOB, "--time", "1m", "true", env={"HOME": "/nowhere"})
+        assert done.returncode == 3, done.stderr
+        assert f"{own_limits}: you may not read it" in done.stderr
+
+
+def test_the_limit_of_a_day_needs_no_home_that_can_be_written(
+    own_limits: Path, as_researcher: Hpcrun
+) -> None:
+    home = own_limits.parents[2]
+    shutil.chown(home, "root")
+    home.chmod(0o755)
+    try:
+        done = as_researcher(*JOB, "--time", "25m", "--sbatch", "hold", "true", check=True)
+        assert "submitted" in done.stdout
+    finally:
+        shutil.chown(home, RESEARCHER)
 
 
 def test_submitits_plug_in_is_refused(own_limits: Path, as_researcher: Hpcrun) -> None:

@@ -6,10 +6,11 @@ They prevent mistakes. Slurm enforces: an account or QOS with GrpTRESMins or Max
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.ports import Ports, Surroundings
+from hpcrun.actions.ports import Consent, Ports, Surroundings
 from hpcrun.errors import PlanError
 from hpcrun.job.plan.cost import Cost, gpu_hours_text, hours_at_most, total_hours
 from hpcrun.job.text.units import count
@@ -20,10 +21,14 @@ class LimitError(PlanError):
     """A submission over a limit that no person at a terminal has allowed."""
 
 
-def check_limits(
+@contextmanager
+def within_limits(
     jobs: Sequence[Prepared], ports: Ports, surroundings: Surroundings, *, elements: int = 1
-) -> Surroundings:
+) -> Iterator[Surroundings]:
     """Check that jobs are within the limits together, or that a person allows them.
+
+    No other process checks the limit of a day until the jobs are recorded, at the end of the
+    context. Jobs that were checked already are not checked again.
 
     Args:
         jobs: the jobs that a command is about to submit.
@@ -31,37 +36,55 @@ def check_limits(
         surroundings: give the limits, and ask the person.
         elements: the elements of each job that is an array on this machine and no sweep.
 
-    Returns:
+    Yields:
         The surroundings in which exactly these jobs are allowed.
 
     Raises:
         LimitError: they are over a limit, and no person has allowed them.
+        PlanError: other processes submit for more than a minute.
     """
-    limits = surroundings.limits()
     consent = surroundings.consent
-    allowed = replace(surroundings, consent=replace(consent, jobs=tuple(jobs)))
-    if limits.is_empty or not jobs:
-        return allowed
-    problems = list(_problems([job.cost(elements) for job in jobs], limits, ports))
-    if not problems:
-        return allowed
-    message = "; ".join(problems)
+    if all(consent.has(job) for job in jobs):
+        yield surroundings
+        return
+    limits = surroundings.limits()
+    problems: list[str] = []
+    with ExitStack() as held:
+        if not limits.is_empty:
+            problems = list(_problems([job.cost(elements) for job in jobs], limits, ports, held))
+            if problems:
+                held.close()  # a person may think for long, and may allow any number of GPU-hours
+                _ask("; ".join(problems), consent)
+        consent = replace(consent, jobs=tuple(jobs), by_person=bool(problems))
+        yield replace(surroundings, consent=consent)
+
+
+def _ask(message: str, consent: Consent) -> None:
+    """Ask a person to allow jobs that are over a limit.
+
+    Raises:
+        LimitError: the person does not allow the jobs, or there is none.
+    """
     if consent.ask is None:
         raise LimitError(message, hint=consent.hint or None)
     if not consent.ask(message):
         raise LimitError(f"{message}; nothing was submitted")
-    return allowed
 
 
-def _problems(costs: Sequence[Cost], limits: Limits, ports: Ports) -> Iterator[str]:
-    """Yield each limit that jobs are over, in words; what is not known is over any limit."""
+def _problems(
+    costs: Sequence[Cost], limits: Limits, ports: Ports, held: ExitStack
+) -> Iterator[str]:
+    """Yield each limit that jobs are over, in words; what is not known is over any limit.
+
+    The lock of the limit of a day goes to ``held``, if there is such a limit.
+    """
     if limits.gpus_per_job is not None:
         yield from _gpus_problem(costs, limits.gpus_per_job)
     per_job = limits.gpu_hours_per_job
     per_day = limits.gpu_hours_per_day
     hours = total_hours(cost.gpu_hours_with_requeues for cost in costs)
     if hours is None:
-        reason = next(cost.unknown for cost in costs if cost.gpu_hours is None)
+        reason = next(cost.unknown for cost in costs if cost.gpu_hours_with_requeues is None)
         unknown = f"the GPU-hours are unknown ({reason})"
         if per_job is not None:
             yield f"{unknown}; {_limit_text('gpu_hours_per_job', per_job)}"
@@ -71,7 +94,7 @@ def _problems(costs: Sequence[Cost], limits: Limits, ports: Ports) -> Iterator[s
     if per_job is not None and hours > per_job.most:
         yield f"{_at_most(costs, hours)}; {_limit_text('gpu_hours_per_job', per_job)}"
     if per_day is not None and hours > 0:
-        for problem in _day_problems(hours, per_day, ports):
+        for problem in _day_problems(hours, per_day, ports, held):
             text = _limit_text("gpu_hours_per_day", per_day)
             yield f"{_at_most(costs, hours)} besides {problem}; {text}"
 
@@ -88,20 +111,25 @@ def _gpus_problem(costs: Sequence[Cost], limit: CostLimit) -> Iterator[str]:
         yield f"{count(most, 'GPU')} in a job; {text}"
 
 
-def _day_problems(hours: float, limit: CostLimit, ports: Ports) -> Iterator[str]:
+def _day_problems(hours: float, limit: CostLimit, ports: Ports, held: ExitStack) -> Iterator[str]:
     """Yield what is used and reserved already, if these GPU-hours do not fit into the day."""
-    from hpcrun.actions.status.day_use import hours_of_day  # few people have this limit
+    # few people have this limit
+    from hpcrun.actions.status.day_use import UnknownUseError, alone_in_day, hours_of_day
 
-    use = hours_of_day(ports, limit.path.parent)
-    if use.unknown:
-        yield f"those of {use.unknown}, which are unknown"
-    elif use.hours + hours > limit.most:
-        yield f"{hours_at_most(use.hours)} used or reserved in the last 24 hours"
+    limiting = limit.path.parent
+    held.enter_context(alone_in_day(ports, limiting))
+    try:
+        used = hours_of_day(ports, limiting)
+    except UnknownUseError as error:
+        yield f"those of {error.message}, which are unknown ({error.hint})"
+        return
+    if used + hours > limit.most:
+        yield f"{hours_at_most(used)} used or reserved in the last 24 hours"
 
 
 def _at_most(costs: Sequence[Cost], hours: float) -> str:
     text = f"at most {gpu_hours_text(hours)}"
-    requeues = max(cost.requeues for cost in costs)
+    requeues = max(cost.requeues or 0 for cost in costs)
     if requeues:
         text += f" with {count(requeues, 'requeue')}"
     return text

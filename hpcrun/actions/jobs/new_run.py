@@ -176,6 +176,7 @@ def run_record(
         elements: the numbers of the array's elements; empty for a single job.
     """
     plan = prepared.plan
+    cost = prepared.cost(max(1, len(elements)))
     return Run(
         run_id="",
         name=plan.name,
@@ -194,7 +195,8 @@ def run_record(
         cwd=str(surroundings.cwd),
         profile_file=profile_file(prepared.profile, surroundings),
         note=surroundings.typed.note,
-        gpu_hours_at_most=prepared.cost(max(1, len(elements))).gpu_hours,
+        gpu_hours_at_most=cost.gpu_hours,
+        gpus_at_most=cost.gpus,
         by=surroundings.by,
     )
 

@@ -69,11 +69,13 @@ class Prepared:
             elements: the elements of an array on this machine that is not a sweep.
         """
 
-        def gpus_of_node() -> int | None:
+        def gpus_of_node(partition: str | None) -> int | None:
             try:
-                return for_gpu_type(self.profile.profile, self.request).gpu.per_node
+                profile = for_gpu_type(self.profile.profile, self.request)
             except UsageError:  # of several types, Slurm chooses
                 return None
+            # the profile describes the nodes of its own partition alone
+            return profile.gpu.per_node if partition == profile.partition else None
 
         return cost_of(self.plan, self.script, gpus_of_node=gpus_of_node, elements=elements)
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.actions.jobs.limits import check_limits
+from hpcrun.actions.jobs.limits import within_limits
 from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.same_pending import same_remark
@@ -104,20 +104,20 @@ def submit(
     check_available(plan, scheduler)
     env = {**surroundings.env, **prepared.secrets()}
     _check_secrets(plan, env)
-    if not surroundings.consent.has(prepared):
-        check_limits([prepared], ports, surroundings, elements=max(1, len(array.elements)))
+    number = max(1, len(array.elements))
     if plan.sweep:
         array = FunctionArray(plan.sweep.chosen, plan.sweep.max_parallel)
-    made = new_run(
-        prepared,
-        ports,
-        surroundings,
-        run_id or new_run_id(plan.name),
-        output_dir=output_dir,
-        files=files or {},
-        lineage=lineage,
-        elements=array.elements,
-    )
+    with within_limits([prepared], ports, surroundings, elements=number):
+        made = new_run(
+            prepared,
+            ports,
+            surroundings,
+            run_id or new_run_id(plan.name),
+            output_dir=output_dir,
+            files=files or {},
+            lineage=lineage,
+            elements=array.elements,
+        )
     submission = Submission(
         folder=made.folder,
         script=prepared.script,
@@ -270,28 +270,30 @@ def submit_all(
         HpcrunError: one was refused; those before it remain, and the message says so.
         InterruptedByUser: the user interrupted; it has the ids of the jobs that were submitted.
     """  # noqa: DOC501
-    surroundings = check_limits(jobs, ports, surroundings)
     done: list[SubmitResult] = []
     remark = ""
-    if notes_same:
-        remark = same_remark(jobs[0], ports, surroundings)
-    for job in jobs:
-        try:
-            relations = lineage(tuple(done))
-            result = submit(job, ports, surroundings, output_dir=output_dir, lineage=relations)
-        except HpcrunError as error:
-            job_ids = [str(item.run.job_id) for item in done]
-            if isinstance(error, InterruptedByUser) and error.job_ids:
-                raise InterruptedByUser.after([*job_ids, *error.job_ids]) from None
-            if not done:
-                raise
-            refused = f"{noun} {len(done) + 1} of {len(jobs)}"
-            raise _partly_submitted(error, job_ids, refused) from None
-        if remark and not done:
-            remarks = [line for line in (result.remarks, remark) if line]
-            result = replace(result, remarks="\n".join(remarks))
-        done.append(result)
-        yield result
+    with ExitStack() as held:
+        if len(jobs) > 1:  # together; submit checks a single one
+            surroundings = held.enter_context(within_limits(jobs, ports, surroundings))
+        if notes_same:
+            remark = same_remark(jobs[0], ports, surroundings)
+        for job in jobs:
+            try:
+                relations = lineage(tuple(done))
+                result = submit(job, ports, surroundings, output_dir=output_dir, lineage=relations)
+            except HpcrunError as error:
+                job_ids = [str(item.run.job_id) for item in done]
+                if isinstance(error, InterruptedByUser) and error.job_ids:
+                    raise InterruptedByUser.after([*job_ids, *error.job_ids]) from None
+                if not done:
+                    raise
+                refused = f"{noun} {len(done) + 1} of {len(jobs)}"
+                raise _partly_submitted(error, job_ids, refused) from None
+            if remark and not done:
+                remarks = [line for line in (result.remarks, remark) if line]
+                result = replace(result, remarks="\n".join(remarks))
+            done.append(result)
+            yield result
 
 
 def _partly_submitted(error: HpcrunError, job_ids: Sequence[str], refused: str) -> HpcrunError:

@@ -30,7 +30,7 @@ from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.action_log import read_actions
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
 from hpcrun.runs.elements import all_elements
-from hpcrun.runs.record import LastStatus, pairs_of
+from hpcrun.runs.record import LastStatus, Run, pairs_of
 from hpcrun.runs.store import RunStore
 
 End = Literal["completed", "failed", "cancelled"]
@@ -191,7 +191,7 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         account=str(directives.get("account") or DEFAULT_ACCOUNT),
         profile=run.profile,
         cluster=run.cluster or run.host,
-        gpus=nodes * run.gpus_on_node,
+        gpus=_gpus_of(run, nodes),
         cpus=nodes * cpus_per_node,
         times=times,
         end=end,
@@ -204,6 +204,16 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         agent=run.submitted_by or NOT_KNOWN,
         is_unknown=row.lost or status.state == job_states.UNKNOWN,
     )
+
+
+def _gpus_of(run: Run, nodes: int) -> int:
+    """Return the GPUs of the allocation of a run: its script may get more than its ranks use."""
+    gpus = nodes * run.gpus_on_node
+    shape = run.plan.get("shape")
+    has_all_nodes = isinstance(shape, dict) and shape.get("nodes") == run.nodes
+    if has_all_nodes and run.gpus_at_most:
+        return max(gpus, run.gpus_at_most)
+    return gpus
 
 
 def end_of(final: str) -> End:

@@ -120,12 +120,24 @@ def one_status(run_id: str, ports: Ports) -> StatusResult:
         NotFoundError: the folder of the run is gone.
     """
     result = get_status([run_id], ports)
-    if not result.runs:
-        ports.store.load(run_id)  # says why
-        raise NotFoundError(
-            f"the folder of {run_id} is gone", hint="hpcrun status --all lists the runs there are"
-        )
+    check_there([run_id], result, ports.store)
     return result
+
+
+def check_there(run_ids: Sequence[str], result: StatusResult, store: RunStore) -> None:
+    """Check that a result has all runs that were asked for.
+
+    Raises:
+        NotFoundError: the folder of a run is gone.
+    """
+    known = {item.run.run_id for item in result.runs}
+    for run_id in run_ids:
+        if run_id not in known:
+            store.load(run_id)  # says why
+            raise NotFoundError(
+                f"the folder of {run_id} is gone",
+                hint="hpcrun status --all lists the runs there are",
+            )
 
 
 def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore) -> RunStatus:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import starmap
@@ -17,7 +18,7 @@ from typing import Any
 from hpcrun.actions.jobs import submission
 from hpcrun.actions.jobs.after_and_chain import check_can_wait
 from hpcrun.actions.jobs.job_defaults import settle, with_defaults
-from hpcrun.actions.jobs.limits import check_limits
+from hpcrun.actions.jobs.limits import within_limits
 from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, request_record
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.program import with_launcher
@@ -130,11 +131,11 @@ def run_study(
         yield study_plan(study, jobs)
         return
     submission.check_available(plan, context.scheduler(plan.scheduler))
-    surroundings = _checked(jobs, context)
-    studies = StudyStore(context.store.root)
-    studies.save(study)
-    with studies.submitting(study.study_id):
-        submitted = yield from _submit_jobs(study, jobs, context, surroundings)
+    with _checked(study, jobs, context) as surroundings:
+        studies = StudyStore(context.store.root)
+        studies.save(study)
+        with studies.submitting(study.study_id):
+            submitted = yield from _submit_jobs(study, jobs, context, surroundings)
     yield from _finish(study, jobs, submitted, context, wait=wait, shown=as_json)
 
 
@@ -153,12 +154,12 @@ def resume_study(
         if dry_run:
             yield study_plan(study, jobs)
             return
-        surroundings = _checked(jobs, there)
-        if must_wait_between(study, jobs):
-            wait_for_study(status.study, context)
-        studies.save(study)
-        last = last_open(status) if study.one_by_one else None
-        submitted = yield from _submit_jobs(study, jobs, there, surroundings, last)
+        with _checked(study, jobs, there) as surroundings:
+            if must_wait_between(study, jobs):
+                wait_for_study(status.study, context)
+            studies.save(study)
+            last = last_open(status) if study.one_by_one else None
+            submitted = yield from _submit_jobs(study, jobs, there, surroundings, last)
     yield from _finish(study, jobs, submitted, there, wait=wait, shown=as_json or not jobs)
 
 
@@ -182,9 +183,22 @@ def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context
     return jobs, there
 
 
-def _checked(jobs: Sequence[StudyJob], context: Context) -> Surroundings:
-    """Check that all runs are within the limits together, before one of them is submitted."""
-    return check_limits([prepared for _, prepared in jobs], context.ports, context.surroundings)
+@contextmanager
+def _checked(study: Study, jobs: Sequence[StudyJob], context: Context) -> Iterator[Surroundings]:
+    """Check that all runs are within the limits together, before one of them is submitted.
+
+    If hpcrun lets each run wait for the one before, other processes may submit meanwhile. Then
+    each run is checked again, unless a person has allowed all of them.
+    """
+    with ExitStack() as held:
+        prepared = [each for _, each in jobs]
+        limited = within_limits(prepared, context.ports, context.surroundings)
+        surroundings = held.enter_context(limited)
+        if must_wait_between(study, jobs):
+            held.close()
+            if not surroundings.consent.by_person:
+                surroundings = context.surroundings
+        yield surroundings
 
 
 def _submit_jobs(

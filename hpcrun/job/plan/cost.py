@@ -14,12 +14,18 @@ from hpcrun.job.batch.sbatch_input import directives_in, gpus_in
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.node_choice import read_nodes
 from hpcrun.job.request.parameters import parse_array
+from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import count, format_span, parse_slurm_time
 
 _COMPONENTS = ("hetjob", "packjob")
 _PER_TASK = ("tres-per-task", "gpus-per-socket", "tres-per-socket", "tres-per-node", "tres-per-job")
 """Directives by which Slurm may give GPUs in numbers that hpcrun does not count."""
 _PER_NODE = ("gres", "gpus-per-node")
+_OF_GPUS = re.compile("gpu|shard|mps|mig", re.IGNORECASE)
+"""What names a resource of GPUs, also in a form that hpcrun does not count."""
+_WITHOUT_OTHER_USERS = ("user", "mcs")
+"""The values of ``--exclusive`` with which a job has no more of a node than it requests."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WITH_SUFFIX = re.compile(r"(^|[:=])\d+[A-Za-z]\w*$")
 """A number of Slurm such as ``4K``, which is 4096."""
 
@@ -37,16 +43,16 @@ class Cost:
         time_s: the time limit of one attempt in seconds; None if it is not known.
         tasks: how many such jobs there are: the tasks of an array, or one.
         noun: the word for one of them.
-        requeues: how often each may be requeued.
+        requeues: how often each may be requeued; None if that is not known.
         links: the links of a chain, or one.
-        unknown: why the GPUs or the time limit are not known; empty if both are.
+        unknown: why one of these numbers is not known; empty if all are.
     """
 
     gpus: int | None
     time_s: int | None
     tasks: int = 1
     noun: str = "element"
-    requeues: int = 0
+    requeues: int | None = 0
     links: int = 1
     unknown: str = ""
 
@@ -62,13 +68,18 @@ class Cost:
     @property
     def gpu_hours_with_requeues(self) -> float | None:
         """GPU-hours if each task is requeued as often as it may be; None if not known."""
-        if self.gpu_hours is None:
+        if self.gpus == 0:
+            return 0.0
+        if self.gpu_hours is None or self.requeues is None:
             return None
         return self.gpu_hours * (1 + self.requeues)
 
 
-GpusOfNode = Callable[[], int | None]
-"""Returns the GPUs of a whole node; None if they are not known."""
+GpusOfNode = Callable[[str | None], int | None]
+"""Returns the GPUs of a whole node of a partition, None for the default one.
+
+The result is None if they are not known.
+"""
 
 
 def cost_of(plan: Plan, script: str, *, gpus_of_node: GpusOfNode, elements: int = 1) -> Cost:
@@ -80,7 +91,7 @@ def cost_of(plan: Plan, script: str, *, gpus_of_node: GpusOfNode, elements: int 
         gpus_of_node: for a job that takes whole nodes.
         elements: the elements of an array on this machine that is not a sweep.
     """
-    requeues = plan.requeue.times if plan.requeue else 0
+    requeues: int | None = plan.requeue.times if plan.requeue else 0
     if plan.scheduler == "local":
         tasks = len(plan.sweep.chosen) if plan.sweep else max(1, elements)
         return _local_cost(plan, tasks, requeues)
@@ -97,20 +108,28 @@ def cost_of(plan: Plan, script: str, *, gpus_of_node: GpusOfNode, elements: int 
         time_s = _time_s(directives.get("time"))
     except UnknownCostError as error:
         unknown = str(error)
+    if not requeues and "requeue" in directives:
+        requeues = None
+        limits = spell("requeue", "N")
+        unknown = unknown or f"Slurm may requeue it any number of times; {limits} limits that"
     if gpus == 0:
         unknown = ""
     return Cost(gpus, time_s, tasks, noun, requeues, unknown=unknown)
 
 
-def _local_cost(plan: Plan, tasks: int, requeues: int) -> Cost:
+def _local_cost(plan: Plan, tasks: int, requeues: int | None) -> Cost:
     """Return the cost of a job on this machine, which may have no time limit."""
-    gpus: int | None = 0
+    gpus: int | None = plan.shape.gpus if plan.local_gpus else 0
     unknown = ""
-    if plan.local_gpus:
-        gpus = plan.shape.gpus
-    elif plan.batch:
+    visible = dict(plan.env).get(_VISIBLE, "")
+    if plan.batch:
         gpus = None
         unknown = "the script decides which GPUs of this machine it uses"
+    elif visible is None:
+        gpus = None
+        unknown = f"the value of {_VISIBLE} is a secret"
+    elif visible not in ("", "-1"):
+        gpus = max(plan.shape.gpus, len(visible.split(",")))
     if gpus and not plan.walltime_s:
         unknown = "no time limit"
     return Cost(gpus, plan.walltime_s or None, tasks, "element", requeues, unknown=unknown)
@@ -163,16 +182,20 @@ def _gpus(directives: Mapping[str, str | None], gpus_of_node: GpusOfNode) -> int
         UnknownCostError: the directives do not say the number.
     """
     for name in _PER_TASK:
-        if "gpu" in (directives.get(name) or "") or (name in directives and "gpus" in name):
+        if name in directives and _OF_GPUS.search(f"{name}={directives[name]}"):
             raise UnknownCostError(f"the number of GPUs by --{name} is not known")
     per_node = max(_requested(name, directives.get(name)) for name in _PER_NODE)
-    if "exclusive" in directives and not directives["exclusive"]:
-        whole = gpus_of_node()
-        if whole is None:
-            raise UnknownCostError("--exclusive takes whole nodes, whose GPUs are not known")
-        per_node = max(per_node, whole)
     most = _requested("gpus", directives.get("gpus"))
     per_task = _requested("gpus-per-task", directives.get("gpus-per-task"))
+    has_gpus = bool(per_node or most or per_task)
+    if "ntasks-per-gpu" in directives and not has_gpus:
+        raise UnknownCostError("Slurm decides the number of GPUs: --ntasks-per-gpu alone")
+    if "exclusive" in directives and directives["exclusive"] not in _WITHOUT_OTHER_USERS:
+        whole = gpus_of_node(directives.get("partition"))
+        # a job that requests no GPUs may get any node of its partition
+        if whole is None or (whole and not has_gpus):
+            raise UnknownCostError("--exclusive takes whole nodes, whose GPUs are not known")
+        per_node = max(per_node, whole)
     if per_node:
         most = max(most, per_node * _nodes(directives))
     if per_task:
@@ -193,7 +216,7 @@ def _requested(name: str, value: str | None) -> int:
             resource = gpus_in(name, item)
         if resource is not None:
             total += resource[0]
-        elif item and (name != "gres" or "gpu" in item):
+        elif item and (name != "gres" or _OF_GPUS.search(item)):
             raise UnknownCostError(f"the number of GPUs in --{name}={value} is not known")
     return total
 
@@ -261,7 +284,7 @@ def cost_text(cost: Cost) -> str:
         return "no GPU-hours"
     hours = cost.gpu_hours
     total = cost.gpu_hours_with_requeues
-    if hours is None or total is None:
+    if hours is None:
         return f"GPU-hours unknown: {cost.unknown}"
     factors = [count(cost.gpus or 0, "GPU"), _time_text(cost.time_s or 0)]
     if cost.tasks > 1:
@@ -269,7 +292,9 @@ def cost_text(cost: Cost) -> str:
     if cost.links > 1:
         factors.append(count(cost.links, "link"))
     text = f"at most {gpu_hours_text(hours)} ({' × '.join(factors)})"
-    if cost.requeues:
+    if total is None:
+        text += f"; unknown with requeues: {cost.unknown}"
+    elif cost.requeues:
         text += f"; {hours_at_most(total)} with {count(cost.requeues, 'requeue')}"
     return text
 

@@ -24,6 +24,7 @@ fail() { # MESSAGE: print it, and record it for hpcrun status
 (umask go-w && mkdir -p "$HPCRUN_CHECKPOINT_DIR") || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 
 export OMP_NUM_THREADS=8 # CPUs of one rank; torchrun would set 1
+export CUDA_VISIBLE_DEVICES= # no GPUs requested: all ranks run on CPUs
 
 # torch's flight recorder, which writes the last collectives of a hang for hpcrun explain.
 export TORCH_FR_BUFFER_SIZE="2000"

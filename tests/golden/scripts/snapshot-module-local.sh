@@ -33,6 +33,7 @@ export VIRTUAL_ENV=/home/me/venv
 export PATH=/home/me/venv/bin:"$PATH"
 
 export OMP_NUM_THREADS=8 # CPUs of one rank; torchrun would set 1
+export CUDA_VISIBLE_DEVICES= # no GPUs requested: all ranks run on CPUs
 
 # torch's flight recorder, which writes the last collectives of a hang for hpcrun explain.
 export TORCH_FR_BUFFER_SIZE="2000"

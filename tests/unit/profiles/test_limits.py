@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hpcrun.cli.configuration import Configuration
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.config import load_config
+from hpcrun.profiles.config import load_config, load_limits
+from hpcrun.profiles.folders import Trust
 from hpcrun.profiles.limits import CostLimit, Limits, limits_of, read_limit, smallest
 
 HERE = Path("/one")
@@ -74,3 +77,126 @@ def test_folders_that_no_variable_moves_limit_too(tmp_path: Path) -> None:
         limiting=(tmp_path / "fixed", tmp_path / "user"),
     )
     assert configuration.limits.gpus_per_job == CostLimit(4, tmp_path / "fixed/config.yaml")
+
+
+def configuration(folder: Path) -> Configuration:
+    return Configuration(
+        None, folder / "user", folder / "site", trusted=folder / "trust", announce=None
+    )
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Path:
+    """A user's configuration with a limit."""
+    (tmp_path / "user").mkdir()
+    path = tmp_path / "user/config.yaml"
+    path.write_text("profile: a100\nlimits: {gpus_per_job: 4}\n")
+    return path
+
+
+def _stray_file(path: Path) -> None:
+    stray = path.with_name("rules.yaml")
+    stray.touch()
+    stray.chmod(0o666)
+
+
+def _elsewhere(path: Path) -> None:
+    folder = path.parent
+    folder.rename(folder.with_name("there")).chmod(0o777)
+    folder.symlink_to("there")
+
+
+@pytest.mark.parametrize(
+    "expose",
+    [
+        _stray_file,
+        _elsewhere,
+        lambda path: path.chmod(0o666),
+        lambda path: path.parent.chmod(0o777),
+    ],
+    ids=["stray file", "link", "file", "folder"],
+)
+def test_a_file_that_is_not_used_still_limits(
+    tmp_path: Path, limited: Path, expose: Callable[[Path], None]
+) -> None:
+    expose(limited)
+    result = configuration(tmp_path)
+    assert result.values.profile is None
+    assert result.limits.gpus_per_job == CostLimit(4, limited)
+
+
+def test_a_folder_that_is_never_used_still_limits(tmp_path: Path, limited: Path) -> None:
+    limited.chmod(0o666)
+    result = configuration(tmp_path)
+    result.trust.save(Trust(limited.parent.resolve(), {}, never=True))
+    assert result.limits.gpus_per_job == CostLimit(4, limited)
+
+
+def test_a_file_that_was_left_out_when_its_folder_was_trusted_limits(
+    tmp_path: Path, limited: Path
+) -> None:
+    limited.rename(limited.with_name("real"))
+    limited.symlink_to("real")
+    limited.parent.chmod(0o777)
+    result = configuration(tmp_path)
+    result.trust.save(Trust(limited.parent.resolve(), {}))
+    assert result.limits.gpus_per_job == CostLimit(4, limited)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _lost(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("gone")
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _mistake(path: Path) -> None:
+    path.write_text("limits: {gpus: 4}\n")
+    path.chmod(0o666)
+
+
+def _folder_is_file(path: Path) -> None:
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.touch()
+
+
+def _folder_is_lost(path: Path) -> None:
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.symlink_to("gone")
+
+
+@pytest.mark.parametrize(
+    "spoil", [_folder, _lost, _pipe, _mistake, _folder_is_file, _folder_is_lost]
+)
+def test_limits_that_cannot_be_read_are_not_none(
+    tmp_path: Path, limited: Path, spoil: Callable[[Path], None]
+) -> None:
+    spoil(limited)
+    with pytest.raises(ProfileError, match=r"user"):
+        assert not configuration(tmp_path).limits
+
+
+def test_a_folder_below_a_lost_link_is_not_a_folder_without_limits(tmp_path: Path) -> None:
+    (tmp_path / ".config").symlink_to("gone")
+    with pytest.raises(ProfileError, match=r"\.config is not a folder"):
+        load_limits(tmp_path / ".config/hpcrun")
+
+
+def test_a_home_that_does_not_exist_sets_no_limit() -> None:
+    assert load_limits(Path("/dev/null/.config/hpcrun")).is_empty
+
+
+def test_a_misnamed_file_is_told(tmp_path: Path, limited: Path) -> None:
+    limited.rename(limited.with_suffix(".yml"))
+    (warning,) = configuration(tmp_path).warnings
+    assert warning == f"{limited.with_suffix('.yml')} is not read: its name must be config.yaml"

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from hpcrun.actions.jobs.limits import LimitError, check_limits
+from hpcrun.actions.jobs.limits import LimitError, within_limits
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Consent, Surroundings
 from hpcrun.profiles.limits import limits_of
@@ -32,7 +32,8 @@ def check(
         consent=consent or Consent(hint="do this"),
     )
     ports = builders.ports(RunStore(folder / "runs"), builders.Takes(), 1000.0)
-    return check_limits(jobs, ports, surroundings)
+    with within_limits(jobs, ports, surroundings) as result:
+        return result
 
 
 def test_what_equals_the_limit_is_within(tmp_path: Path) -> None:
@@ -89,6 +90,13 @@ def test_a_person_is_asked_once_about_all_limits(tmp_path: Path) -> None:
 def test_a_person_who_does_not_agree_submits_nothing(tmp_path: Path) -> None:
     with pytest.raises(LimitError, match="nothing was submitted"):
         check(tmp_path, job(), consent=Consent(lambda _: False), gpus_per_job=1)
+
+
+def test_a_single_run_of_unknown_requeues_is_over_each_limit_of_hours(tmp_path: Path) -> None:
+    script = "#!/bin/bash\n#SBATCH --gpus=1 --time=60 --requeue\n"
+    endless = replace(job(), script=script)
+    with pytest.raises(LimitError, match=r"unknown \(Slurm may requeue it any number of times"):
+        check(tmp_path, endless, gpu_hours_per_job=10**6)
 
 
 def test_a_refusal_has_exit_code_4_and_the_hint(tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ from tests.unit import builders
 
 
 def cost(plan: Plan, gpus_of_node: int | None = 4, **more: Any) -> Cost:
-    return cost_of(plan, builders.script(plan), gpus_of_node=lambda: gpus_of_node, **more)
+    return cost_of(plan, builders.script(plan), gpus_of_node=lambda _: gpus_of_node, **more)
 
 
 def of_lines(*lines: str, gpus_of_node: int | None = None) -> Cost:
     """The cost of a script with these directives."""
     script = "".join(f"#SBATCH {line}\n" for line in lines)
     text = f"#!/bin/bash\n{script}true\n#SBATCH --gpus=99\n"
-    return cost_of(builders.plan(), text, gpus_of_node=lambda: gpus_of_node)
+    return cost_of(builders.plan(), text, gpus_of_node=lambda _: gpus_of_node)
 
 
 def test_a_job_costs_gpus_times_time() -> None:
@@ -86,7 +86,13 @@ def test_the_gpus_are_those_of_the_directives(lines: list[str], gpus: int) -> No
         (["--gpus-per-node=4", "--nodes=1k", "--time=60"], "--nodes=1k is not known"),
         (["--gpus-per-task=1", "--ntasks=1k", "--time=60"], "--ntasks=1k is not known"),
         (["--tres-per-task=gres/gpu:1", "--time=60"], "--tres-per-task is not known"),
+        (["--tres-per-task=gres/GPU:1", "--time=60"], "--tres-per-task is not known"),
+        (["--tres-per-task=gres/shard:1", "--time=60"], "--tres-per-task is not known"),
         (["--gpus-per-socket=2", "--time=60"], "--gpus-per-socket is not known"),
+        (["--gres=GPU:8", "--time=60"], "GPUs in --gres=GPU:8 is not known"),
+        (["--gres=shard:8", "--time=60"], "GPUs in --gres=shard:8 is not known"),
+        (["--gres=tmp:8,mps:100", "--time=60"], "GPUs in --gres=tmp:8,mps:100 is not known"),
+        (["--ntasks-per-gpu=1", "--ntasks=8", "--time=60"], "Slurm decides the number of GPUs"),
         (["--exclusive", "--time=60"], "whole nodes, whose GPUs are not known"),
         (["--gpus=1", "--time=60", "hetjob", "--gpus=8"], "a heterogeneous job"),
         (["--gpus=1", "--time=60", "--array=x"], "--array: 'x'"),
@@ -101,12 +107,45 @@ def test_what_is_unknown_is_not_zero(lines: list[str], reason: str) -> None:
 
 def test_lines_of_pbs_are_read_by_sbatch_too() -> None:
     script = "#!/bin/bash\n#SBATCH --gpus=1 --time=60\n#PBS -l nodes=16:gpus=8\ntrue\n"
-    assert cost_of(builders.plan(), script, gpus_of_node=lambda: 8).gpu_hours is None
+    assert cost_of(builders.plan(), script, gpus_of_node=lambda _: 8).gpu_hours is None
 
 
 def test_whole_nodes_have_all_of_their_gpus() -> None:
-    whole = of_lines("--exclusive", "--nodes=2", "--time=60", gpus_of_node=8)
-    assert whole.gpu_hours == 16
+    lines = ("--gpus-per-node=1", "--nodes=2", "--time=60")
+    for exclusive in ("--exclusive", "--exclusive=exclusive", "--exclusive=topo"):
+        assert of_lines(exclusive, *lines, gpus_of_node=8).gpu_hours == 16
+    assert of_lines("--exclusive=user", *lines, gpus_of_node=8).gpu_hours == 2
+
+
+def test_a_whole_node_without_gpus_has_none() -> None:
+    assert of_lines("--exclusive", "--time=60", gpus_of_node=0).gpu_hours == 0
+
+
+def test_a_job_without_gpus_can_get_a_node_of_any_type() -> None:
+    assert of_lines("--exclusive", "--time=60", gpus_of_node=4).gpu_hours is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "hours"),
+    [
+        (builders.plan(walltime_s="1h", requeue=2), 3),
+        (builders.plan(walltime_s="1h"), 1),
+    ],
+    ids=["by hpcrun", "never"],
+)
+def test_hpcrun_counts_its_own_requeues(plan: Plan, hours: int) -> None:
+    assert cost(plan).gpu_hours_with_requeues == hours
+
+
+def test_a_requeue_of_the_script_has_no_number() -> None:
+    again = of_lines("--gpus=2", "--time=60", "--requeue")
+    assert again.gpu_hours == 2
+    assert again.gpu_hours_with_requeues is None
+    assert cost_text(again) == (
+        "at most 2 GPU-hours (2 GPUs × 1 h); unknown with requeues: Slurm may requeue it any "
+        "number of times; --requeue N limits that"
+    )
+    assert of_lines("--time=60", "--requeue").gpu_hours_with_requeues == 0
 
 
 def test_a_directive_behind_a_line_separator_of_python_is_not_another_line() -> None:
@@ -118,6 +157,19 @@ def test_a_local_job_without_a_time_limit_is_unknown() -> None:
     plan = builders.plan(builders.laptop(), gpus="2", machine=machine)
     assert cost(plan).gpu_hours is None
     assert cost_text(cost(plan)) == "GPU-hours unknown: no time limit"
+
+
+@pytest.mark.parametrize(("visible", "gpus"), [("0,1,2", 3), ("0", 1), ("", 0), ("-1", 0)], ids=str)
+def test_gpus_that_a_variable_shows_to_a_local_job_count(visible: str, gpus: int) -> None:
+    env = (("CUDA_VISIBLE_DEVICES", visible),)
+    plan = builders.plan(builders.laptop(), gpus="0", walltime_s="1h", env=env)
+    assert cost(plan).gpus == gpus
+
+
+def test_gpus_that_a_secret_shows_to_a_local_job_are_unknown() -> None:
+    plan = builders.plan(builders.laptop(), gpus="0", walltime_s="1h")
+    hidden = replace(plan, env=(("CUDA_VISIBLE_DEVICES", None),))
+    assert cost(hidden).gpu_hours is None
 
 
 def test_elements_on_this_machine_count() -> None:
