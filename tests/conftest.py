@@ -117,6 +117,14 @@ def _cluster_for_slurm_tests(request: pytest.FixtureRequest) -> None:
 # --- the program ---------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def _command_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of its own for each test: ``hpcrun -v`` in this process turns it on for good."""
+    from hpcrun.machine import command_log  # not before pytest_configure
+
+    monkeypatch.setattr(command_log, "_logs", [])
+
+
 @pytest.fixture
 def hpcrun(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hpcrun]:
     """The hpcrun command in a folder of its own; in slurm tests pointed at the cluster.

@@ -45,6 +45,7 @@ class Seen:
         records: what each program and the script were given, and the signals they got.
         output: all lines that were printed.
         files: what the folder has at the end.
+        partitions: those that the script requests, if there are several.
     """
 
     root: Path
@@ -55,6 +56,7 @@ class Seen:
     records: list[dict[str, Any]] = field(default_factory=list)
     output: Counter[str] = field(default_factory=Counter)
     files: list[str] = field(default_factory=list)
+    partitions: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -116,6 +118,7 @@ def _prepare(recorder: Path, case: Case, root: Path) -> None:
         "seconds": case.around.seconds,
         "fails": dict(case.around.fails),
         "waits": case.around.signal is not None,
+        "endless": case.around.endless,
     }
     (root / "behaviour.json").write_text(json.dumps(behaviour))
     for name in case.programs:
@@ -255,6 +258,7 @@ def _seen(way: _Way, steps: list[Fields]) -> Seen:
         records=[_record(path) for path in sorted((way.root / "records").iterdir())],
         output=Counter(_lines(way)),
         files=sorted(str(path.relative_to(way.work)) for path in files),
+        partitions=way.case.partitions,
     )
 
 

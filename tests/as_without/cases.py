@@ -52,6 +52,7 @@ class Around:
         signal: what scancel sends when the ranks have started: its options.
         fails: rank or task → exit status.
         seconds: how long each program works.
+        endless: scripts that work until a signal ends them.
         recorders: programs below the folder, for which the recorder stands.
     """
 
@@ -61,6 +62,7 @@ class Around:
     signal: tuple[str, ...] | None = None
     fails: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.1
+    endless: tuple[str, ...] = ()
     recorders: tuple[str, ...] = ()
 
 
@@ -76,6 +78,12 @@ class Case:
     def text(self) -> str:
         """The script's text."""
         return self.path.read_text("utf-8")
+
+    @property
+    def partitions(self) -> frozenset[str]:
+        """The partitions that the script requests, if there are several."""
+        several = re.search(r"^#SBATCH (?:-p |--partition=)(\S+,\S+)", self.text, re.MULTILINE)
+        return frozenset(several[1].split(",")) if several else frozenset()
 
     @property
     def programs(self) -> list[str]:
@@ -104,7 +112,7 @@ AROUND: dict[str, Around] = {
     "flow_segmentation": Around(arguments=("--lr", "1e-3", "two words", "*")),
     "geo_two_nodes": Around(recorders=("open_clip/run_train.py", "open_clip/extract_data.py")),
     "locale": Around(variables={"LANG": None, "LC_ALL": None}),
-    "kills_group": Around(seconds=LONG_S),
+    "kills_group": Around(seconds=LONG_S, endless=("monitor.py",)),
     "mahti_deepspeed": Around(arguments=("train.py", "--steps", "5")),
     "olmo_pretrain": Around(
         arguments=("configs/small.yaml",),

@@ -33,6 +33,8 @@ VALUES = set(
 RANKS = ("nproc-per-node", "num-processes", "num-gpus")
 LIMITS = ("RLIMIT_NOFILE", "RLIMIT_STACK", "RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_NPROC")
 SIGNALS = ("SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGTERM")
+ENDLESS_S = 60
+"""How long a program works that a signal is to end."""
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -180,7 +182,8 @@ def run(name: str) -> int:
     os.write(2, f"standard error of {task}\n".encode())
     while behaviour["waits"] and not (ROOT / "signalled").exists():
         time.sleep(0.05)
-    until = time.monotonic() + behaviour["seconds"]
+    is_endless = any(word in behaviour["endless"] for word in sys.argv)
+    until = time.monotonic() + (ENDLESS_S if is_endless else behaviour["seconds"])
     while time.monotonic() < until:
         time.sleep(0.05)
     return int(behaviour["fails"].get(task, 0))

@@ -150,6 +150,7 @@ LOCAL = ("-P", "local", "--gpus", "0")
 
 KILLS_CANARY = r"""
 import os, signal, time
+until = time.monotonic() + 20
 def parent(pid):
     return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
 def line(pid):
@@ -157,10 +158,21 @@ def line(pid):
 pid = os.getpid()
 while "job" not in line(pid):
     pid = parent(pid)
-for name in os.listdir("/proc"):
-    if name.isdigit() and parent(name) == pid and line(name) == line(pid):
-        os.kill(int(name), signal.SIGKILL)
-        print("killed")
+def canaries():
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and parent(name) == pid and line(name) == line(pid):
+                yield int(name)
+        except OSError:  # another process has ended meanwhile
+            pass
+found = set()
+while not found and time.monotonic() < until:
+    before = set(canaries())
+    time.sleep(0.05)
+    found = before & set(canaries())  # a fork before its exec is there but once
+for canary in found:
+    os.kill(canary, signal.SIGKILL)
+    print("killed")
 time.sleep(3)
 """
 
@@ -169,7 +181,7 @@ def test_what_the_job_starts_meanwhile_does_not_hold_the_pipe_of_a_launch(hpcrun
     text = "python3 t.py | cat >copied; echo behind >>copied"
     hpcrun.write("piped.sbatch", f"#!/bin/bash\n#SBATCH --time=5\n{text}\n")
     hpcrun.write("t.py", KILLS_CANARY)
-    hpcrun("submit", *LOCAL, "--wait", "piped.sbatch", check=True, timeout=30)
+    hpcrun("submit", *LOCAL, "--wait", "piped.sbatch", check=True, timeout=120)
     copied = (hpcrun.folder / "copied").read_text()
     assert copied.startswith("killed\n")
     assert copied.endswith("behind\n")
