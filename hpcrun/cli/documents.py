@@ -256,8 +256,8 @@ _CANCEL: Shape = {
     "others": [_NAMED_RUN],
     "may_start": [of(Run, "run_id name job_id")],
 }
-_NOT_CANCELLED: Shape = {"kind": "cancel", "changed": [_CHANGED], "matches": [_NAMED_RUN]}
-_HOLD: Shape = {"kind": "hold", "changed": [_CHANGED], "others": [_NAMED_RUN]}
+_REFUSED: Shape = {"changed": [_CHANGED], "matches": [_NAMED_RUN]}
+_HELD: Shape = {"changed": [_CHANGED], "others": [_NAMED_RUN]}
 _WAIT: Shape = {
     "kind": "wait",
     "runs": [{**of(Run, "run_id name job_id"), **of(RunStatus, "element"), **_END}],
@@ -297,6 +297,7 @@ _INIT: Shape = {
     "profile": str,
     "scheduler": Literal["slurm", "local"],
     **of(Setup, "runs instead_of outdated"),
+    "chosen": [{"what": str, "value": str, "others": [str]}],
     "written": bool,
     "files": [{**of(FileChange, "path changed before"), "text": str}],
     # once it is written: what hpcrun doctor found, and the test job
@@ -346,9 +347,9 @@ DOCUMENTS: Documents = {
     "explain": (_EXPLANATION,),
     "metrics": (_METRICS, _METRICS_OF_ELEMENTS),
     "wait": (_WAIT,),
-    "cancel": (_CANCEL, _NOT_CANCELLED),
-    "hold": (_HOLD,),
-    "release": ({**_HOLD, "kind": "release"},),
+    "cancel": (_CANCEL, {"kind": "cancel", **_REFUSED}),
+    "hold": ({"kind": "hold", **_HELD}, {"kind": "hold", **_REFUSED}),
+    "release": ({"kind": "release", **_HELD}, {"kind": "release", **_REFUSED}),
     "clean": (_CLEAN,),
     "profile list": (_PROFILES,),
     "profile show": (_PROFILE,),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,11 +38,12 @@ def sleeping(hpcrun: Hpcrun, *names: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("words", ["--state running", "last", "twice"])
-def test_cancel_does_nothing_without_ids_or_yes(hpcrun: Hpcrun, words: str) -> None:
+def test_cancel_does_nothing_without_ids(hpcrun: Hpcrun, words: str) -> None:
     runs = sleeping(hpcrun, "once", "twice", "twice")
     done = closed(hpcrun, f"hpcrun cancel {words}")
     assert done.returncode == 2
-    assert "nothing was cancelled: without a terminal, cancel needs ids or --yes" in done.stderr
+    assert "nothing was cancelled: without a terminal, cancel needs ids\n" in done.stderr
+    assert "--yes" not in done.stderr
     assert f"{runs[-1]['run_id']}  job {runs[-1]['job_id']}  RUNNING\n" in done.stderr
     hint = done.stderr.splitlines()[-1]
     assert hint.startswith("hint: hpcrun cancel ")
@@ -62,6 +65,17 @@ def test_cancel_of_an_id_and_of_a_name_that_is_unique_asks_nothing(hpcrun: Hpcru
     by_id, _ = sleeping(hpcrun, "one", "two")
     done = closed(hpcrun, f"hpcrun cancel {by_id['job_id']} two")
     assert (done.returncode, done.stdout.count("cancelled  job ")) == (0, 2)
+
+
+@pytest.mark.parametrize("verb", ["hold", "release"])
+@pytest.mark.parametrize("name", ["last", "twice"])
+def test_hold_and_release_do_nothing_without_ids(hpcrun: Hpcrun, verb: str, name: str) -> None:
+    runs = sleeping(hpcrun, "twice", "twice")
+    done = closed(hpcrun, f"hpcrun {verb} {name} --json")
+    refused = document(done)
+    assert (done.returncode, refused["kind"], refused["changed"]) == (2, verb, [])
+    assert refused["matches"][-1]["run_id"] == runs[-1]["run_id"]
+    assert refused["error"]["hint"] == f"hpcrun {verb} {runs[-1]['run_id']}"
 
 
 def test_cancel_prints_what_it_changed_as_json(hpcrun: Hpcrun) -> None:
@@ -160,13 +174,62 @@ def cut_off(hpcrun: Hpcrun, *args: str, by: signal.Signals) -> tuple[str, int]:
     return text, process.returncode
 
 
-def test_a_wait_that_sigterm_cuts_off_has_printed_the_whole_document(hpcrun: Hpcrun) -> None:
-    text, status = cut_off(hpcrun, *JOB, "--wait", "--json", "sleep", "300", by=signal.SIGTERM)
+@pytest.mark.parametrize(("by", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_wait_that_a_signal_cuts_off_has_printed_the_whole_document(
+    hpcrun: Hpcrun, by: signal.Signals, exit_status: int
+) -> None:
+    text, status = cut_off(hpcrun, *JOB, "--wait", "--json", "sleep", "300", by=by)
     printed = json.loads(text)
     assert printed["job_id"] == hpcrun.status()["job_id"]
     assert printed["plan"]["command_line"] == "sleep 300"
-    assert (status, printed["error"]["exit_code"]) == (143, 143)
+    assert (status, printed["error"]["exit_code"]) == (exit_status, exit_status)
     assert hpcrun.status()["state"] == "RUNNING"
+
+
+@pytest.mark.parametrize(("by", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_hpcrun_wait_that_a_signal_cuts_off_prints_a_document(
+    hpcrun: Hpcrun, by: signal.Signals, exit_status: int
+) -> None:
+    sleeping(hpcrun, "slow")
+    with subprocess.Popen(
+        hpcrun.argv("wait", "slow", "--json"),
+        env=hpcrun.environ,
+        cwd=hpcrun.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        wait_for(lambda: catches(process.pid, signal.SIGTERM), 30, "it to wait")
+        process.send_signal(by)
+        text, _ = process.communicate()
+    assert json.loads(text)["error"]["exit_code"] == exit_status
+    assert process.returncode == exit_status
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [mask] = re.findall(r"^SigCgt:\s+(\w+)$", status, re.MULTILINE)
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_nohup_keeps_a_wait_alive(hpcrun: Hpcrun) -> None:
+    sleeping(hpcrun, "slow")
+    with subprocess.Popen(
+        ["nohup", *hpcrun.argv("wait", "slow", "--json", "--timeout", "5s")],
+        env=hpcrun.environ,
+        cwd=hpcrun.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        wait_for(lambda: catches(process.pid, signal.SIGTERM), 30, "it to wait")
+        process.send_signal(signal.SIGHUP)
+        text, _ = process.communicate()
+    assert process.returncode == 8
+    assert json.loads(text)["runs"][0]["state"] == "RUNNING"
 
 
 def test_a_wait_that_is_killed_has_printed_the_id(hpcrun: Hpcrun) -> None:
