@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from hpcrun.actions.jobs.partition_limits import partition_problems
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.errors import PlanError
 from hpcrun.job.plan.cost import Cost, gpu_hours_text, hours_at_most, total_hours
 from hpcrun.job.text.units import count
 from hpcrun.profiles.limits import CostLimit, Limits
+from hpcrun.profiles.site_locks import LIMITS, PARTITION_LIMITS
 
 
 class LimitError(PlanError):
@@ -38,19 +40,43 @@ def check_limits(
         LimitError: they are over a limit, and no person has allowed them.
     """
     limits = surroundings.limits()
+    partitions = surroundings.config.partition_limits
     consent = surroundings.consent
     allowed = replace(surroundings, consent=replace(consent, jobs=tuple(jobs)))
-    if limits.is_empty or not jobs:
+    if (limits.is_empty and not partitions) or not jobs:
         return allowed
-    problems = list(_problems([job.cost(elements) for job in jobs], limits, ports))
+    costs = [job.cost(elements) for job in jobs]
+    problems = [*_problems(costs, limits, ports)]
+    if jobs[0].plan.scheduler == "slurm":
+        problems += partition_problems(costs, partitions, surroundings)
     if not problems:
         return allowed
+    _check_locked(jobs, costs, ports, surroundings)
     message = "; ".join(problems)
     if consent.ask is None:
         raise LimitError(message, hint=consent.hint or None)
     if not consent.ask(message):
         raise LimitError(f"{message}; nothing was submitted")
     return allowed
+
+
+def _check_locked(
+    jobs: Sequence[Prepared], costs: Sequence[Cost], ports: Ports, surroundings: Surroundings
+) -> None:
+    """Refuse jobs over a limit that the site has locked: no person allows them.
+
+    Raises:
+        PlanError: they are over such a limit; the hint is the site's sentence.
+    """
+    site = surroundings.config.site
+    if LIMITS in site.locks:
+        problems = list(_problems(costs, site.limits, ports))
+        if problems:
+            raise site.locks[LIMITS].refusal("; ".join(problems))
+    if PARTITION_LIMITS in site.locks and jobs[0].plan.scheduler == "slurm":
+        problems = list(partition_problems(costs, site.partition_limits, surroundings))
+        if problems:
+            raise site.locks[PARTITION_LIMITS].refusal("; ".join(problems))
 
 
 def _problems(costs: Sequence[Cost], limits: Limits, ports: Ports) -> Iterator[str]:

@@ -40,6 +40,8 @@ class Cost:
         requeues: how often each may be requeued.
         links: the links of a chain, or one.
         unknown: why the GPUs or the time limit are not known; empty if both are.
+        nodes: the most nodes of one task of the array; None if their number is not known.
+        partitions: the partitions that the job names; empty if Slurm decides.
     """
 
     gpus: int | None
@@ -49,6 +51,8 @@ class Cost:
     requeues: int = 0
     links: int = 1
     unknown: str = ""
+    nodes: int | None = 1
+    partitions: tuple[str, ...] = ()
 
     @property
     def gpu_hours(self) -> float | None:
@@ -99,7 +103,15 @@ def cost_of(plan: Plan, script: str, *, gpus_of_node: GpusOfNode, elements: int 
         unknown = str(error)
     if gpus == 0:
         unknown = ""
-    return Cost(gpus, time_s, tasks, noun, requeues, unknown=unknown)
+    try:
+        nodes = _nodes(directives)
+    except UnknownCostError:
+        nodes = None
+    named = directives.get("partition") or ""
+    partitions = tuple(name for name in named.split(",") if name)
+    return Cost(
+        gpus, time_s, tasks, noun, requeues, unknown=unknown, nodes=nodes, partitions=partitions
+    )
 
 
 def _local_cost(plan: Plan, tasks: int, requeues: int) -> Cost:
