@@ -51,9 +51,7 @@ class Site:
         for block in commands_of_page():
             text = block.replace("/opt/hpcrun", str(self.root)).replace("0.1.0", version)
             run("bash", "-euc", text, env=env)
-        packages = next(self.root.glob(f"{version}/venv/lib/python3.*/site-packages"))
-        copy_packages(packages)
-        run(f"{self.root}/{version}/venv/bin/python", "-m", "compileall", "-q", str(packages))
+        copy_packages(next(self.root.glob(f"{version}/venv/lib/python3.*/site-packages")))
         for path in self.modules.rglob("*"):
             if path.is_file():
                 path.write_text(path.read_text().replace("/opt/hpcrun", str(self.root)))
@@ -101,10 +99,9 @@ def copy_package(package: Distribution, target: Path) -> None:
     """Copy the files of a package that lie in its site-packages."""
     for file in package.files or ():
         source = Path(str(package.locate_file(file)))
-        if ".." in file.parts or file.suffix == ".pyc" or not source.is_file():
-            continue
-        (target / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, target / file)
+        if ".." not in file.parts and source.is_file():
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target / file)  # with its time, by which compiled files are used
 
 
 def next_version(folder: Path, version: str) -> Path:
