@@ -14,16 +14,9 @@ TCSH = REPO / "packaging/hpcrun.tcsh"
 
 
 @pytest.fixture
-def program(hpcrun: Hpcrun) -> dict[str, str]:
-    """An environment in which the program is on PATH."""
-    path = hpcrun.program("bin/hpcrun", f'exec {hpcrun.venv}/bin/python -m hpcrun "$@"').parent
-    return {**hpcrun.environ, "PATH": f"{path}:{hpcrun.environ['PATH']}", "TERM": "xterm"}
-
-
-@pytest.fixture
-def tcsh(hpcrun: Hpcrun, program: dict[str, str]) -> Iterator[Any]:
+def tcsh(hpcrun: Hpcrun) -> Iterator[Any]:
     """A tcsh that has read the file of the page."""
-    env: Any = {**program, "LANG": "C"}
+    env: Any = {**hpcrun.environ, "LANG": "C", "TERM": "xterm"}
     shell = pexpect.spawn("tcsh", ["-f"], env=env, cwd=str(hpcrun.folder), encoding="utf-8")
     shell.timeout = 60
     shell.sendline(f"set prompt='ready> '; source {TCSH}")
@@ -33,18 +26,19 @@ def tcsh(hpcrun: Hpcrun, program: dict[str, str]) -> Iterator[Any]:
 
 
 @pytest.mark.needs("tcsh")
-def test_tcsh_completes_commands_options_and_profiles(tcsh: Any) -> None:
+def test_tcsh_completes_commands_options_profiles_and_files(hpcrun: Hpcrun, tcsh: Any) -> None:
+    hpcrun.write("train.py", "")
     tcsh.send("hpcrun subm\t")
     tcsh.expect("submit ")
     tcsh.send("--gpus-per\t")
     tcsh.expect("--gpus-per-node ")
     tcsh.send("4 --profile v1\t")
     tcsh.expect("v100 ")
+    tcsh.send("trai\t")
+    tcsh.expect("train.py ")
 
 
 @pytest.mark.needs("fish")
-def test_fish_completes_what_the_program_prints_for_it(
-    hpcrun: Hpcrun, program: dict[str, str]
-) -> None:
+def test_fish_completes_what_the_program_prints_for_it(hpcrun: Hpcrun) -> None:
     line = "env _HPCRUN_COMPLETE=source_fish hpcrun | source; complete --do-complete 'hpcrun subm'"
-    assert hpcrun.run("fish", "-c", line, env=program).stdout.startswith("submit")
+    assert hpcrun.run("fish", "-c", line).stdout.startswith("submit")
