@@ -359,6 +359,7 @@ AccountingStoragePort=$DBD_PORT
 # Not a password: where slurmctld's own connection finds munge.
 AccountingStoragePass=$ROOT/run/munge.socket
 AccountingStorageTRES=gres/gpu
+AccountingStoreFlags=job_comment
 AccountingStorageEnforce=associations,limits,qos
 CONF
   else

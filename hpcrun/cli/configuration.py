@@ -29,12 +29,15 @@ class Configuration:
         trusted: Path,
         announce: Announce | None,
         limiting: Sequence[Path] = (),
+        fixed: Sequence[Path] = (),
     ) -> None:
         self._project = project
         self._user = user
         self._site = site
         # folders whose limits hold, too, whatever the environment says
         self._limiting = limiting
+        # folders of the site whose locks hold, too, whatever the environment says
+        self._fixed = fixed
         self._announce = announce  # prints which configuration is not used
         self.trust = TrustStore(trusted)
 
@@ -58,7 +61,8 @@ class Configuration:
     @cached_property
     def values(self) -> Config:
         """The values of all configuration files."""
-        return load_config(tuple(self.layers.values()), self._site, self._warn)
+        fixed = [own_layer(path, self.trust).folder for path in self._fixed if path != self._site]
+        return load_config(tuple(self.layers.values()), self._site, self._warn, fixed)
 
     @cached_property
     def limits(self) -> Limits:

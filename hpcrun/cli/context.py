@@ -81,6 +81,7 @@ class Context:
             trusted=user_folder("state") / "trust",
             announce=self.announce,
             limiting=_limiting_folders(),
+            fixed=(Path(SITE_FOLDER),),
         )
 
     @property

@@ -122,7 +122,8 @@ _NO_COMMAND = 3
 # with it the loaded modules.
 SCRIPT = r"""
 if ! command -v module >/dev/null; then
-  for init in /etc/profile.d/{z00_lmod,lmod,modules}.sh /usr/share/{lmod/lmod,modules}/init/bash; do
+  for init in /etc/profile.d/{z00_lmod,lmod,modules}.sh \
+    /usr/share/{lmod/lmod,modules}/init/bash "${MODULESHOME-}/init/bash"; do
     # shellcheck disable=SC1090
     if [ -r "$init" ]; then . "$init" && break; fi
   done

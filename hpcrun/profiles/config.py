@@ -6,7 +6,7 @@ The configuration holds the profile, the runs folder, the default time and the a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,24 @@ from hpcrun.job.request.notify_options import check_destination, check_events
 from hpcrun.job.text.units import parse_slurm_time
 from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.limits import LIMITS, Limits, limits_of, read_limit, smallest
+from hpcrun.profiles.site_locks import (
+    COMMENT_JOBS,
+    LOCKABLE,
+    LOCKED,
+    NOTIFY,
+    PARTITION_LIMITS,
+    Lock,
+    PartitionLimits,
+    SiteLocks,
+    partition_limits_of,
+    read_partition_limit,
+    read_sentence,
+    smallest_of_partitions,
+)
 from hpcrun.profiles.yaml_file import (
     Key,
     MistakesError,
+    Origin,
     YamlFile,
     dotted,
     parse_yaml,
@@ -63,15 +78,22 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "wandb_sync": flag,
     "on": _text,
     "limits": read_limit,
+    PARTITION_LIMITS: read_partition_limit,
+    COMMENT_JOBS: flag,
+    LOCKED: read_sentence,
 }
 KEYS = tuple(_READERS)
 _SEVERAL: dict[str, tuple[type, str]] = {
     "metrics": (dict, "names with regular expressions"),
     "notify": (list, "a list"),
     "limits": (dict, f"a section with {', '.join(LIMITS)}"),
+    PARTITION_LIMITS: (dict, "a section with partitions"),
+    LOCKED: (dict, f"a section with {', '.join(LOCKABLE)}"),
 }
-_NAMES = {"limits": LIMITS}
-"""The names in a section that has no others."""
+_NAMES = {"limits": ("limit", LIMITS), LOCKED: ("key to lock", LOCKABLE)}
+"""The names in a section that has no others, and the word for one of them."""
+_REPLACED = (NOTIFY, COMMENT_JOBS)
+"""The keys that can be locked and of which one file's value counts, and not the smallest."""
 _FIELDS = {"time": "walltime_s", "notify_waiting": "notify_waiting_s"}
 
 
@@ -99,37 +121,131 @@ class Config:
     on: str | None = None  # the host on which commands run: ``hpcrun --on``
     # the smallest of all files: no file can raise or remove another's
     limits: Limits = field(default_factory=Limits)
+    partition_limits: PartitionLimits = field(default_factory=dict)  # likewise
+    comment_jobs: bool = False  # the comment of each job names hpcrun and the run
+    site: SiteLocks = field(default_factory=SiteLocks)  # what nobody overrides
+
+
+@dataclass(frozen=True, slots=True)
+class _ConfigFile:
+    """The values of one file, and where they stand."""
+
+    path: Path
+    values: dict[str, Any]
+    origins: Mapping[Key, Origin]
+    locks: Mapping[str, Lock]  # what it locks, as the file of a site
 
 
 def load_config(
-    folders: Sequence[Source], site: Path | None = None, warn: Callable[[str], None] = _ignore
+    folders: Sequence[Source],
+    site: Path | None = None,
+    warn: Callable[[str], None] = _ignore,
+    fixed: Sequence[Source] = (),
 ) -> Config:
     """Read ``config.yaml`` of each folder, most important first.
 
-    The first value of a key counts; of limits, the smallest.
+    The first value of a key counts; of limits, the smallest. The site's value of a locked key
+    counts before all others.
 
     Args:
         folders: the folders.
         site: the site's folder. An unknown key of its file is only a warning: the file may be for a
             newer hpcrun than this user's.
         warn: gets each warning.
+        fixed: folders of the site of which only locked keys and limits count, before those of
+            ``site``.
     """
+    files = _files(folders, (site,), warn)
+    fixed_folders = folders_of(fixed)
+    every = [*_files(fixed_folders, [folder.path for folder in fixed_folders], warn), *files]
+    locking = [file for file in every if file.locks]
     values: dict[str, Any] = {}
+    for file in locking:
+        for key in _REPLACED:
+            if key in file.locks:
+                values.setdefault(key, file.values.get(key))
     metrics: dict[str, str] = {}
-    limits: list[Limits] = []
+    for file in files:
+        _drop_locked(file, locking, warn)
+        metrics = {**file.values.pop("metrics", {}), **metrics}
+        values = {**file.values, **values}
+    fields = {}
+    for key, value in values.items():
+        if value is not None and key not in ("limits", PARTITION_LIMITS):
+            fields[_FIELDS.get(key, key)] = value
+    return Config(
+        metrics=metrics,
+        limits=_limits(every),
+        partition_limits=_partition_limits(every),
+        site=_site_locks(locking),
+        **fields,
+    )
+
+
+def _files(
+    folders: Sequence[Source], sites: Collection[Path | None], warn: Callable[[str], None]
+) -> list[_ConfigFile]:
+    """Read the files of some folders, of which some are the site's.
+
+    Raises:
+        MistakesError: a file has mistakes, or a file that is not the site's locks keys.
+    """
+    files = []
     for folder in folders_of(folders):
-        if folder.has(FILE_NAME):
-            file = parse_yaml(folder.text(FILE_NAME), folder.path / FILE_NAME)
-            if folder.path == site:
-                _drop_unknown(file, warn)
-            here = _read(file)
-            if "runs" in here:
-                here["runs"] = folder.path / os.path.expanduser(here["runs"])
-            limits.append(limits_of(here.pop("limits", {}), folder.path / FILE_NAME))
-            metrics = {**here.pop("metrics", {}), **metrics}
-            values = {**here, **values}
-    fields = {_FIELDS.get(key, key): value for key, value in values.items()}
-    return Config(metrics=metrics, limits=smallest(limits), **fields)
+        if not folder.has(FILE_NAME):
+            continue
+        path = folder.path / FILE_NAME
+        file = parse_yaml(folder.text(FILE_NAME), path)
+        is_of_site = folder.path in sites
+        if is_of_site:
+            _drop_unknown(file, warn)
+        values = _read(file)
+        if "runs" in values:
+            values["runs"] = folder.path / os.path.expanduser(values["runs"])
+        sentences = values.pop(LOCKED, {})
+        if sentences and not is_of_site:
+            text = "locked: only the site's config.yaml locks keys"
+            raise MistakesError([file.origins[LOCKED,].mistake(text, (LOCKED,))])
+        locks = {key: Lock(key, sentence, path) for key, sentence in sentences.items()}
+        files.append(_ConfigFile(path, values, file.origins, locks))
+    return files
+
+
+def _drop_locked(
+    file: _ConfigFile, locking: Sequence[_ConfigFile], warn: Callable[[str], None]
+) -> None:
+    """Remove the values of the keys that another file locks, each with the site's sentence."""
+    for other in locking:
+        for key in _REPLACED:
+            if other.path == file.path or key not in other.locks or key not in file.values:
+                continue
+            if file.values[key] != other.values.get(key):
+                lock = other.locks[key]
+                text = f"{key} is not used: it is locked in {lock.path}: {lock.sentence}"
+                warn(str(file.origins[key,].mistake(text, (key,))))
+            del file.values[key]
+
+
+def _limits(files: Sequence[_ConfigFile]) -> Limits:
+    return smallest(limits_of(file.values.get("limits", {}), file.path) for file in files)
+
+
+def _partition_limits(files: Sequence[_ConfigFile]) -> PartitionLimits:
+    return smallest_of_partitions(
+        partition_limits_of(file.values.get(PARTITION_LIMITS, {}), file.path) for file in files
+    )
+
+
+def _site_locks(files: Sequence[_ConfigFile]) -> SiteLocks:
+    """Return the locks of the site's files, the first of each key."""
+    locks: dict[str, Lock] = {}
+    for file in files:
+        locks = {**file.locks, **locks}
+    return SiteLocks(
+        locks,
+        _limits([file for file in files if "limits" in file.locks]),
+        _partition_limits([file for file in files if PARTITION_LIMITS in file.locks]),
+    )
 
 
 def load_limits(folder: Path) -> Limits:
@@ -178,6 +294,13 @@ def _drop_unknown(file: YamlFile, warn: Callable[[str], None]) -> None:
         mistake = file.origins[key,].mistake(f"{key}: unknown key", (key,))
         warn(f"{mistake}; hpcrun {__version__} ignores it")
         del file.data[key]
+    locked = file.data.get(LOCKED)
+    if isinstance(locked, dict):
+        for key in [key for key in locked if key not in LOCKABLE]:
+            place = (LOCKED, key)
+            mistake = file.origins[place].mistake(f"{dotted(place)}: no such key to lock", place)
+            warn(f"{mistake}; hpcrun {__version__} ignores it")
+            del locked[key]
 
 
 def check_config(text: str, path: Path) -> None:
@@ -215,8 +338,9 @@ def _read(file: YamlFile) -> dict[str, Any]:
             entries: Any = value.items() if isinstance(value, dict) else enumerate(file.data[key])
             for name, item in entries:
                 place = (key, str(name))
-                if key in _NAMES and name not in _NAMES[key]:
-                    raise ValueError(f"there is no such limit; there are: {', '.join(LIMITS)}")
+                if key in _NAMES and name not in _NAMES[key][1]:
+                    noun, names = _NAMES[key]
+                    raise ValueError(f"there is no such {noun}; there are: {', '.join(names)}")
                 items[place[1]] = _READERS[key](item)
             values[key] = items if kind is dict else tuple(items.values())
         except ValueError as error:

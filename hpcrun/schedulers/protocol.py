@@ -33,6 +33,8 @@ class Submission:
     # the folder where a person's own batch script is submitted: its environment is passed on as it
     # is; None for other jobs
     called_in: Path | None = None
+    # the comment of the job for accounting, instead of the script's; empty for the script's
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,8 @@ def _sbatch(submission: Submission) -> list[str]:
         wait = [f"--dependency={submission.dependency}", "--kill-on-invalid-dep=yes"]
     else:
         wait = []
-    return ["sbatch", f"--output={log}", f"--chdir={submission.workdir}", *wait]
+    comment = [f"--comment={submission.comment}"] if submission.comment else []
+    return ["sbatch", f"--output={log}", f"--chdir={submission.workdir}", *wait, *comment]
 
 
 def _read(path: Path) -> str:

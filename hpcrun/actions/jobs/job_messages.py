@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import UsageError
+from hpcrun.job.batch.sbatch_input import directives_in
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.request.notify_options import (
@@ -18,6 +19,8 @@ from hpcrun.job.request.notify_options import (
     variables_in,
 )
 from hpcrun.job.text.spelling import spell
+from hpcrun.profiles.config import Config
+from hpcrun.profiles.site_locks import NOTIFY
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,38 @@ class JobMessages:
     notify: Notify | None = None  # the messages that hpcrun sends
     mail: Mapping[str, str] = field(default_factory=dict)  # the directives for mail from Slurm
     notes: tuple[str, ...] = ()
+
+
+def check_locked_destinations(typed: Iterable[str], config: Config, option: str) -> None:
+    """Refuse a destination that is not the site's, if the site has locked the destinations.
+
+    Args:
+        typed: the destinations, or ``none``.
+        config: the configuration.
+        option: the option that names them, for the message.
+
+    Raises:
+        PlanError: there is such a destination; the hint is the site's sentence.
+    """
+    lock = config.site.locks.get(NOTIFY)
+    if lock is None:
+        return
+    for to in typed:
+        if to not in config.notify:
+            where = f"notify in {lock.path} has the only destinations"
+            raise lock.refusal(f"{option} {to}: {where}")
+
+
+def check_locked_mail(script: str, config: Config) -> None:
+    """Refuse a script whose mail Slurm would send elsewhere than the site has locked.
+
+    Raises:
+        PlanError: there is such an address; the hint is the site's sentence.
+    """
+    address = directives_in(script).get("mail-user")
+    if address:
+        mails = [f"mailto:{each}" for each in address.split(",")]
+        check_locked_destinations(mails, config, "--mail-user")
 
 
 _MAIL_SERVER = "'mailto://SERVER:25?from=ADDRESS&to=ADDRESS'"
@@ -42,9 +77,14 @@ def decide_messages(
             or mail needs Slurm and the job has no Slurm.
     """
     config = surroundings.config
+    lock = config.site.locks.get(NOTIFY)
+    if lock:
+        check_locked_destinations(request.notify, config, spell("notify"))
     known: tuple[str, ...] = ()
     if request.preflight != "only":  # a check of nodes sends no messages: its user waits for it
-        known = (*config.notify, *profile.notify)
+        known = config.notify
+        if not lock:
+            known += profile.notify
     if not request.notify and not known:
         if request.notify_on:
             raise UsageError(
@@ -58,6 +98,8 @@ def decide_messages(
     notes: tuple[str, ...] = ()
     if notify:
         notes = tuple(_check_destinations(request, notify, surroundings))
+    if lock and set(profile.notify) - set(config.notify):
+        notes += (f"no messages to the destinations of the profile: {lock.sentence}",)
     if not address:
         return JobMessages(notify, notes=notes)
     if profile.scheduler == "slurm":

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
+from hpcrun.actions.jobs.partition_limits import partition_problems
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Consent, Ports, Surroundings
 from hpcrun.errors import PlanError
 from hpcrun.job.plan.cost import Cost, gpu_hours_text, hours_at_most, total_hours
 from hpcrun.job.text.units import count
 from hpcrun.profiles.limits import CostLimit, Limits
+from hpcrun.profiles.site_locks import LIMITS, PARTITION_LIMITS
 
 
 class LimitError(PlanError):
@@ -47,16 +49,37 @@ def within_limits(
     if all(consent.has(job) for job in jobs):
         yield surroundings
         return
-    limits = surroundings.limits()
     problems: list[str] = []
     with ExitStack() as held:
-        if not limits.is_empty:
-            problems = list(_problems([job.cost(elements) for job in jobs], limits, ports, held))
+        if _limits_anything(surroundings):
+            costs = [job.cost(elements) for job in jobs]
+            problems = list(_all_problems(jobs, costs, ports, surroundings, held))
             if problems:
                 held.close()  # a person may think for long, and may allow any number of GPU-hours
+                _check_locked(jobs, costs, ports, surroundings)
                 _ask("; ".join(problems), consent)
         consent = replace(consent, jobs=tuple(jobs), by_person=bool(problems))
         yield replace(surroundings, consent=consent)
+
+
+def _limits_anything(surroundings: Surroundings) -> bool:
+    if surroundings.config.partition_limits:
+        return True
+    return not surroundings.limits().is_empty
+
+
+def _all_problems(
+    jobs: Sequence[Prepared],
+    costs: Sequence[Cost],
+    ports: Ports,
+    surroundings: Surroundings,
+    held: ExitStack,
+) -> Iterator[str]:
+    """Yield each limit of a person, a site or a partition that jobs are over."""
+    yield from _problems(costs, surroundings.limits(), ports, held)
+    if jobs[0].plan.scheduler == "slurm":
+        limits = surroundings.config.partition_limits
+        yield from partition_problems(costs, limits, surroundings)
 
 
 def _ask(message: str, consent: Consent) -> None:
@@ -69,6 +92,26 @@ def _ask(message: str, consent: Consent) -> None:
         raise LimitError(message, hint=consent.hint or None)
     if not consent.ask(message):
         raise LimitError(f"{message}; nothing was submitted")
+
+
+def _check_locked(
+    jobs: Sequence[Prepared], costs: Sequence[Cost], ports: Ports, surroundings: Surroundings
+) -> None:
+    """Refuse jobs over a limit that the site has locked: no person allows them.
+
+    Raises:
+        PlanError: they are over such a limit; the hint is the site's sentence.
+    """
+    site = surroundings.config.site
+    if LIMITS in site.locks:
+        with ExitStack() as held:
+            problems = list(_problems(costs, site.limits, ports, held))
+        if problems:
+            raise site.locks[LIMITS].refusal("; ".join(problems))
+    if PARTITION_LIMITS in site.locks and jobs[0].plan.scheduler == "slurm":
+        problems = list(partition_problems(costs, site.partition_limits, surroundings))
+        if problems:
+            raise site.locks[PARTITION_LIMITS].refusal("; ".join(problems))
 
 
 def _problems(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.find_python import missing_packages
-from hpcrun.actions.jobs.job_messages import JobMessages, decide_messages
+from hpcrun.actions.jobs.job_messages import JobMessages, check_locked_mail, decide_messages
 from hpcrun.actions.jobs.job_variables import notes_on_variables
 from hpcrun.actions.jobs.launch_checks import check_launch_options
 from hpcrun.actions.jobs.program import JobProgram, find_program, read_inputs
@@ -145,6 +145,7 @@ def prepare(
     )
     log_message(f"env {assignments((*whole.env, *whole.added))}")
     script = render_script(whole, load_templates(surroundings.template_folders))
+    check_locked_mail(script, surroundings.config)
     return Prepared(code.request, program.loaded, whole, script, code.listing)
 
 

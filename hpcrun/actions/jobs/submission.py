@@ -25,6 +25,7 @@ from hpcrun.errors import (
     SubmissionUncertainError,
     UsageError,
 )
+from hpcrun.job.batch.sbatch_input import directives_in
 from hpcrun.job.launch_options import unknown_note
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.plan.sweep import parts_of
@@ -41,6 +42,8 @@ from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 from hpcrun.schedulers.submit_claim import close_submission
 from hpcrun.version import __version__
 
+_LONGEST_COMMENT = 1023
+"""Bytes; slurmctld refuses a longer one (job_mgr.c, _validate_job_desc)."""
 ALONE = Lineage()
 """No relations to earlier runs."""
 
@@ -129,6 +132,7 @@ def submit(
         elements=array.elements,
         max_parallel=array.at_once,
         called_in=surroundings.cwd if plan.batch else None,
+        comment=_comment(prepared, made.run.run_id) if surroundings.config.comment_jobs else "",
     )
     action = "resubmit" if lineage.resubmitted_from else "submit"
     hours = {
@@ -191,6 +195,17 @@ def _submit_run(
             notes.insert(0, submitted.remarks)
         notes += _requeue_note(prepared.plan, submitted.job_id, scheduler)
     return SubmitResult(prepared, run, made.folder, "\n".join(notes))
+
+
+def _comment(prepared: Prepared, run_id: str) -> str:
+    """Return the comment by which accounting counts the jobs of hpcrun, before the person's own.
+
+    It is empty if both together are longer than Slurm takes: the person's own stays.
+    """
+    mark = f"hpcrun {__version__} {run_id}"
+    own = directives_in(prepared.script).get("comment")
+    comment = f"{mark}; {own}" if own else mark
+    return comment if len(os.fsencode(comment)) <= _LONGEST_COMMENT else ""
 
 
 def _doubts(plan: Plan) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hpcrun.actions.jobs.job_messages import check_locked_destinations
 from hpcrun.actions.runs.run_metrics import metric_patterns
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_query import get_status, last_known
@@ -175,6 +176,7 @@ def _test(urls: list[str], context: Context) -> Outcome:
                 f"{url}: Slurm itself sends this mail, when a job starts and ends; it cannot be "
                 "tested"
             )
+    check_locked_destinations(urls, context.config, "--test")
     to = urls or _configured(context)
     if not to:
         file = context.user_folder / "config.yaml"

@@ -45,7 +45,9 @@ class Cost:
         noun: the word for one of them.
         requeues: how often each may be requeued; None if that is not known.
         links: the links of a chain, or one.
-        unknown: why one of these numbers is not known; empty if all are.
+        unknown: why one of the numbers above is not known; empty if all are.
+        nodes: the most nodes of one task of the array; None if their number is not known.
+        partitions: the partitions that the job names; empty if Slurm decides.
     """
 
     gpus: int | None
@@ -55,6 +57,8 @@ class Cost:
     requeues: int | None = 0
     links: int = 1
     unknown: str = ""
+    nodes: int | None = 1
+    partitions: tuple[str, ...] = ()
 
     @property
     def gpu_hours(self) -> float | None:
@@ -114,7 +118,15 @@ def cost_of(plan: Plan, script: str, *, gpus_of_node: GpusOfNode, elements: int 
         unknown = unknown or f"Slurm may requeue it any number of times; {limits} limits that"
     if gpus == 0:
         unknown = ""
-    return Cost(gpus, time_s, tasks, noun, requeues, unknown=unknown)
+    try:
+        nodes = _nodes(directives)
+    except UnknownCostError:
+        nodes = None
+    named = directives.get("partition") or ""
+    partitions = tuple(name for name in named.split(",") if name)
+    return Cost(
+        gpus, time_s, tasks, noun, requeues, unknown=unknown, nodes=nodes, partitions=partitions
+    )
 
 
 def _local_cost(plan: Plan, tasks: int, requeues: int | None) -> Cost:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from hpcrun.job.plan.job_plan import Plan
@@ -42,6 +43,20 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
     if _meets_by_c10d(plan):
         yield _c10d_note(plan)
     yield from _threads_notes(plan, env)
+    yield from _address_notes(plan)
+
+
+def _address_notes(plan: Plan) -> Iterator[str]:
+    """Return a note on each address of a role that has no braces: tcsh removes them."""
+    names = "|".join(re.escape(role.name) for role in plan.roles)
+    address = re.compile(rf"(?<![\w{{.-])(?:{names})\.(?:host|port|url)(?![\w}}.-])")
+    for role in plan.roles:
+        for word in role.command:
+            for plain in address.findall(word):
+                yield (
+                    f"role {role.name}: {plain} is plain text; the address is '{{{plain}}}', in "
+                    "quotes for tcsh, which removes braces"
+                )
 
 
 def _threads_notes(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:

@@ -42,7 +42,8 @@ cd -- '/data/my project' 2>/dev/null || fail 'cannot start in /data/my project o
 
 # Environment modules. A batch shell may not define the module command yet.
 if ! command -v module >/dev/null; then
-  for init in /etc/profile.d/{z00_lmod,lmod,modules}.sh /usr/share/{lmod/lmod,modules}/init/bash; do
+  for init in /etc/profile.d/{z00_lmod,lmod,modules}.sh \
+    /usr/share/{lmod/lmod,modules}/init/bash "${MODULESHOME-}/init/bash"; do
     # shellcheck disable=SC1090
     if [ -r "$init" ]; then . "$init" && break; fi
   done

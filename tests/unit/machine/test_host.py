@@ -116,6 +116,16 @@ def test_modules_are_loaded_one_after_the_other_by_names_that_are_no_shell(
     assert try_modules(["gcc/13", "slow"], ENV).problem == "timed out after 0.5 s"
 
 
+def test_the_module_command_of_a_site_is_found_by_its_home(tmp_path: Path) -> None:
+    """A shell such as tcsh or fish has no function of bash to pass on."""
+    if Path("/usr/share/lmod").exists() or Path("/usr/share/modules").exists():
+        shown = "this machine has one of its own"
+        pytest.skip(shown)
+    write(tmp_path / "init/bash", MODULE.replace("() {", "module() {", 1))
+    env = {"PATH": "/usr/bin:/bin", "MODULESHOME": str(tmp_path)}
+    assert try_modules(["gcc/13", "cuda/12.6"], env) == ModuleFacts(True, {})
+
+
 def test_a_machine_without_a_module_command() -> None:
     if any(
         Path(file).exists()

@@ -10,6 +10,7 @@ import pytest
 from hpcrun.actions.jobs.new_run import _plan_record
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.plan.job_plan import Plan, build_plan
+from hpcrun.job.plan.plan_notes import plan_notes
 from hpcrun.job.plan.role_ranks import SharedGpus, requests_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest, given_fields
@@ -42,6 +43,26 @@ def planned(
     return build_plan(
         typed(line), profile, python=PYTHON, machine=Machine(cpus=cpus, gpu_ids=gpu_ids)
     )
+
+
+@pytest.mark.parametrize(
+    ("word", "plain"),
+    [
+        ("server.url", "server.url"),
+        ("http://server.host:80/in", "server.host"),
+        ("{server.url}/in", None),
+        ("my-server.url", None),
+        ("server.url.example.org", None),
+    ],
+)
+def test_an_address_without_braces_is_noted(word: str, plain: str | None) -> None:
+    plan = planned(f"--role {SERVER} --role trainer:1 train.py {word}")
+    notes = [note for note in plan_notes(plan, cpu_cluster(), {}) if "plain text" in note]
+    if plain is None:
+        assert not notes
+    else:
+        (note,) = notes
+        assert note.startswith(f"role trainer: {plain} is plain text; the address is '{{{plain}}}'")
 
 
 def test_a_role_is_a_range_of_ranks_and_of_nodes() -> None:

@@ -1,0 +1,2 @@
+# Completion of hpcrun in tcsh: source this file in ~/.tcshrc. The program is asked as bash asks it; without an answer, files.
+complete hpcrun 'p@*@`sh -c '"'"'set -f; set -- $COMMAND_LINE; n=$#; case $COMMAND_LINE in *" ") last= ;; *) n=$((n - 1)); for last; do :; done ;; esac; COMP_WORDS=$COMMAND_LINE COMP_CWORD=$n _HPCRUN_COMPLETE=complete_bash hpcrun 2>/dev/null | grep . || { set +f; ls -dp -- "$last"* 2>/dev/null; }'"'"'`@'
