@@ -1,11 +1,7 @@
-"""The profile model as files show it.
-
-Mistakes in merged values are shown with their lines. Editors get the JSON Schema.
-"""
+"""The profile model as files show it: the mistakes in merged values, with their lines."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -91,6 +87,8 @@ def _schemas(key: Key) -> list[dict[str, Any]]:
 
     An unknown key has none.
     """
+    from hpcrun.profiles.file_schemas import profile_schema
+
     schema = profile_schema()
     if not key:
         return [schema]
@@ -192,92 +190,3 @@ def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
         f"holds {kind}; list a variable under 'secrets', export it where you submit, and use "
         "$NAME here"
     )
-
-
-_OF_PROPERTY = ("title", "description", "default")  # the rest belongs to one form of the value
-_SCALAR = ["string", "number", "boolean"]
-
-
-def profile_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of a profile file.
-
-    It is the schema of the model, with additions for files: ``extends``, ``null`` to remove,
-    ``list+`` to extend, and unquoted numbers as text.
-    """
-    from hpcrun.job.profile_model import Profile
-
-    model = Profile.model_json_schema()
-    sections = {name: _section(section) for name, section in model.pop("$defs", {}).items()}
-    schema = _section(model)
-    schema["properties"].pop("name", None)
-    # "card: gpu/a100" takes the card of a part
-    for section in (schema, sections["GpuTypeSection"]):
-        section["properties"]["card"]["anyOf"].insert(0, {"type": "string"})
-    names = {"type": "array", "items": {"type": "string"}}
-    extends = {
-        "description": "The profiles and parts this one lies over.",
-        "anyOf": [{"type": "string"}, names],
-    }
-    schema["properties"] = {"extends": extends, **schema["properties"]}
-    schema.pop("required", None)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": "hpcrun cluster profile",
-        "$defs": sections,
-    }
-
-
-def _section(section: dict[str, Any]) -> dict[str, Any]:
-    if "properties" not in section:
-        return section
-    properties: dict[str, Any] = {}
-    for name, value in section["properties"].items():
-        properties[name] = _value(value)
-        if _has_list(value):
-            properties[name + EXTEND] = {
-                **_as_written(value),
-                "description": f"Added to the {name} that are there.",
-            }
-    written = {**section, "properties": properties, "additionalProperties": False}
-    if "description" in section:
-        # a docstring's lines end where the code's layout wants it
-        written["description"] = re.sub(r"(?<!\n)\n(?!\n)", " ", section["description"])
-    return written
-
-
-def _has_list(value: dict[str, Any]) -> bool:
-    if value.get("type") == "array":
-        return True
-    return any(_has_list(option) for option in value.get("anyOf", []))
-
-
-def _value(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a property that may also be null."""
-    schema: dict[str, Any] = {key: value[key] for key in _OF_PROPERTY if key in value}
-    rest = {key: item for key, item in value.items() if key not in schema}
-    options = value.get("anyOf") or [rest]
-    written = [_as_written(option) for option in options if option.get("type") != "null"]
-    return {**schema, "anyOf": [*written, {"type": "null"}]}
-
-
-def _as_written(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a value's schema in the form that the file has.
-
-    In a file, ``account: 0042`` is text, and ``max: 1-00:00:00`` is a time.
-    """
-    if "enum" in value or "const" in value or "$ref" in value:
-        return value
-    if value.get("type") in ("string", "integer", "number"):
-        rest = {key: item for key, item in value.items() if key != "type"}
-        return {**rest, "type": ["string", "number"]}
-    if value.get("type") == "array" and "items" in value:
-        return {**value, "items": _as_written(value["items"])}
-    if value.get("type") == "object" and "additionalProperties" in value:
-        inner = value["additionalProperties"]
-        if isinstance(inner, dict) and inner.get("type"):
-            written = _as_written(inner)
-        else:
-            written = {"type": _SCALAR}
-        return {**value, "additionalProperties": {"anyOf": [written, {"type": "null"}]}}
-    return value
