@@ -2,7 +2,7 @@
 
 It fetches https://github.com/Parv-01/gpualert-eval (MIT) at COMMIT, explains each of its logs, and
 scores the answers with its own functions, beside its own grep and the figures that it publishes for
-gpualert. docs/benchmarks.md says what is not comparable. It exits with 1 where a demand is not met.
+gpualert. docs/measured.md says what is not comparable. It exits with 1 where a demand is not met.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Slurm tests with several Slurms and Pythons: this machine's, and those of newer Debians
 (``make matrix``).
 
-What was seen is kept in dev/matrix.json, from which docs/versions.md is written.
+What was seen is kept in dev/matrix.json, from which the last part of docs/measured.md is written.
 Standard library only: it is run before there is an environment.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 REPO = Path(__file__).resolve().parents[1]
 DEBIAN = str(REPO / "dev" / "debian.sh")
-SEEN, PAGE = REPO / "dev" / "matrix.json", REPO / "docs" / "versions.md"
+SEEN, PAGE = REPO / "dev" / "matrix.json", REPO / "docs" / "measured.md"
 HERE = "here"
 SUITES = {"trixie": "Debian 13", "sid": "Debian sid"}
 PACKAGES = """
@@ -40,8 +40,8 @@ VERSIONS = (
     'printf "%s " $(slurmctld -V); .venv/bin/python -c "import platform, torch; '
     'print(platform.python_version(), torch.__version__)"'
 )
-PAGE_TEXT = """# Versions of Slurm and Python
-
+HEADING = "## Versions of Slurm and Python\n"
+PAGE_TEXT = """
 The results of the tests that need Slurm, with Slurm and Python of three Debian versions: passed / failed / skipped
 tests, from the last run of each test. `make matrix` runs them and writes this page.
 `make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some of them, `ARGS='-m versions'` the most important ones.
@@ -204,7 +204,7 @@ def summary(seen: Seen) -> str:
 
 
 def page(seen: Seen) -> str:
-    """Return docs/versions.md."""
+    """Return the part of docs/measured.md below its heading."""
     failures = [
         f"* {version}, {module}: "
         + ", ".join(f"`{name}`" for name, ended in tests.items() if ended == "failed")
@@ -221,7 +221,8 @@ def page(seen: Seen) -> str:
 def write(seen: Seen) -> None:
     """Write what was seen, and what is made from it."""
     SEEN.write_text(json.dumps(seen, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    PAGE.write_text(page(seen), encoding="utf-8")
+    before, heading, _ = PAGE.read_text("utf-8").partition(HEADING)
+    PAGE.write_text(f"{before}{heading}{page(seen)}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,17 +9,16 @@ DARK, LIGHT = 0, 1
 """The colours that the reader prefers, as Blink's setting preferredColorScheme counts them."""
 
 
-def open_page(
-    page: Path, picture: Path, *, scheme: int = LIGHT, width: int = 800, height: int = 600
-) -> subprocess.CompletedProcess[str]:
-    """Open a page, and save a picture of its upper part.
+def headless(
+    address: str, profile: Path, *, scheme: int = LIGHT, width: int = 800, height: int = 600
+) -> list[str]:
+    """Return the command of a browser without a window that opens a page.
 
-    Returns:
-        stdout is the document as the browser understood it; stderr has the lines of its console,
-        among others.
+    Args:
+        profile: a folder of its own, which it makes.
+        width: in pixels, of the window that it pretends to have.
     """
-    profile = picture.with_suffix(".profile")
-    argv = [
+    return [
         "chromium",
         "--headless=new",
         "--no-sandbox",
@@ -29,10 +28,30 @@ def open_page(
         f"--user-data-dir={profile}",
         f"--blink-settings=preferredColorScheme={scheme}",
         f"--window-size={width},{height}",
+        address,
+    ]
+
+
+def open_page(
+    page: Path, picture: Path, *, scheme: int = LIGHT, width: int = 800, height: int = 600
+) -> subprocess.CompletedProcess[str]:
+    """Open a page, and save a picture of its upper part.
+
+    Returns:
+        stdout is the document as the browser understood it; stderr has the lines of its console,
+        among others.
+    """
+    argv = [
+        *headless(
+            page.as_uri(),
+            picture.with_suffix(".profile"),
+            scheme=scheme,
+            width=width,
+            height=height,
+        ),
         f"--screenshot={picture}",
         "--enable-logging=stderr",
         "--dump-dom",
-        page.as_uri(),
     ]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
 
