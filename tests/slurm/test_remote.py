@@ -37,7 +37,7 @@ def home(as_researcher: Hpcrun) -> Path:
     values = {name: value for name, value in as_researcher.environ.items() if name in wanted}
     # the environment's own script names a Python by a path that this user may not reach
     program = as_researcher.program(
-        "there/hpcrun", f'exec {as_researcher.venv}/bin/python -m hpcrun "$@"'
+        "there/hpcrun", f'exec {as_researcher.python_word} -m hpcrun "$@"'
     )
     values["PATH"] = f"{program.parent}:{values['PATH']}"
     for start, form in ((".profile", "export {}='{}'"), (".login", "setenv {} '{}'")):
@@ -230,7 +230,7 @@ def test_ctrl_c_without_a_terminal_ends_the_command_there(here: Hpcrun, node: Lo
     )
     on(here, "cancel", "--yes", "last")
     # and through a pipe, where there is no terminal to send it
-    line = " ".join([*here.argv("--on", "far", "submit"), *JOB, "--wait", "long.py"])
+    line = shlex.join([*here.argv("--on", "far", "submit"), *JOB, "--wait", "long.py"])
     command = f"cd {here.folder}/project && exec {line} >>out 2>err"
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", command], here.environ, setpgroup=0)
     out = here.write("project/out", "")
