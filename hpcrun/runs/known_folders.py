@@ -33,8 +33,8 @@ def note_folder(folder: Path, lists: Sequence[Path]) -> list[Path]:
                 make_folder(path.parent, 0o700)
                 append_line(path, json.dumps(str(folder)))
         folders |= dict.fromkeys(noted)
-    own = [each for each in folders if not _is_of_others(each)]
-    return [each for each in own if each == folder or os.path.lexists(each)]
+    there = [each for each in folders if each == folder or os.path.lexists(each)]
+    return [each for each in there if not _is_of_others(each)]
 
 
 def _is_of_others(folder: Path) -> bool:

@@ -17,8 +17,8 @@ from tests.unit import builders
 
 def ports(folder: Path, *lists: Path) -> Ports:
     """A process with a runs folder, and the lists of runs folders that it knows."""
-    found = builders.ports(RunStore(folder), builders.Takes(), 1000.0)
-    return replace(found, run_lists=lambda _: lists)
+    whole = builders.ports(RunStore(folder), builders.Takes(), 1000.0)
+    return replace(whole, run_lists=lambda _: lists)
 
 
 @pytest.fixture(autouse=True)
@@ -29,10 +29,9 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_process_at_a_time_whatever_its_variables_say(tmp_path: Path) -> None:
     first = ports(tmp_path / "a", tmp_path / "moved/list", tmp_path / "home/list")
     second = ports(tmp_path / "b", tmp_path / "home/list")
-    with alone_in_day(first, tmp_path):
-        with pytest.raises(PlanError, match=f"it holds {tmp_path}/home/list.lock"):
-            with alone_in_day(second, tmp_path):
-                pass
+    refusal = pytest.raises(PlanError, match=f"it holds {tmp_path}/home/list.lock")
+    with alone_in_day(first, tmp_path), refusal, alone_in_day(second, tmp_path):
+        pass
     with alone_in_day(second, tmp_path):
         pass
 
@@ -40,7 +39,6 @@ def test_one_process_at_a_time_whatever_its_variables_say(tmp_path: Path) -> Non
 def test_the_runs_folder_has_the_lock_where_a_home_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "home").touch()
     here = ports(tmp_path / "runs", tmp_path / "home/list")
-    with alone_in_day(here, tmp_path):
-        with pytest.raises(PlanError, match=f"it holds {tmp_path}/runs"):
-            with alone_in_day(here, tmp_path):
-                pass
+    refusal = pytest.raises(PlanError, match=f"it holds {tmp_path}/runs/")
+    with alone_in_day(here, tmp_path), refusal, alone_in_day(here, tmp_path):
+        pass
