@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator, Sequence
-from functools import partial
 
-from hpcrun.actions.runs.allocation import nodes_of, open_shell
+from hpcrun.actions.runs.allocation import nodes_of, open_shell, unlisted_words
 from hpcrun.actions.runs.cancel import (
     Cancellation,
     cancel_runs,
@@ -14,12 +13,12 @@ from hpcrun.actions.runs.cancel import (
     left_waiting,
     named_statuses,
 )
-from hpcrun.actions.runs.find import FoundRun, is_last
 from hpcrun.actions.status.run_status import RunStatus, one_element
 from hpcrun.actions.status.status_query import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm
-from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.consent import DONE, check_consent
+from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import (
     JsonOption,
@@ -33,17 +32,20 @@ from hpcrun.cli.output import (
     wants_json,
 )
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.job_states import parse_states
+from hpcrun.job.job_states import PENDING, parse_states
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Verb
-from hpcrun.views.changes_json import CANCELLED_AS, cancel_json, matches_json, pending_json
+from hpcrun.views.changes_json import CANCELLED_AS, cancel_json, pending_json
 from hpcrun.views.text import count
 
 _RUNS_HELP = "Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep."
 
-_LISTED = 20
-"""So many runs are listed where a question would be needed; --json has all of --state."""
+_YES = flag(
+    "--yes -y",
+    "Ask nothing. Without a terminal, only ids and unique names of runs that were submitted without"
+    " one need no --yes.",
+)
 
 
 def cancel(
@@ -51,10 +53,7 @@ def cancel(
     states: list[str] | None = option(
         "--state STATE", "Cancel runs in these states: pending,running. With RUN, only among those."
     ),
-    yes: bool = flag(
-        "--yes -y",
-        "Cancel without a question. Without a terminal, only ids and unique names need none.",
-    ),
+    yes: bool = _YES,
     _json: JsonOption = False,
 ) -> Outcomes:
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
@@ -77,13 +76,10 @@ def cancel(
             yield Outcome(document=lambda: cancel_json(Cancellation([], []), []))
             return
     if not yes:
-        if not can_ask() or wants_json():
-            yield from _check_exact(runs or [], named, items, context)
-        elif wanted and not (yield from _agreed(items)):
+        yield from check_consent("cancel", runs or [], named, items, context)
+        if wanted and can_ask() and not wants_json() and not (yield from _agreed(items)):
             yield note(["nothing was cancelled"])
             return
-    if not yes and not can_ask():
-        _check_own(items)
     cancellation = cancel_runs(items, context.ports)
     waiting = _dependents(cancellation, context.store)
     yield Outcome(
@@ -91,44 +87,6 @@ def cancel(
         lambda: cancel_json(cancellation, waiting),
     )
     cancellation.check()
-
-
-def _check_exact(
-    words: Sequence[str], named: Sequence[FoundRun], items: Sequence[RunStatus], context: Context
-) -> Outcomes:
-    """Check that the user has named each run by a name of this run alone: nobody can be asked.
-
-    Raises:
-        UsageError: --state chooses the runs, or a name is ``last`` or that of several runs.
-    """
-    if not words:
-        yield Outcome(document=lambda: matches_json(items))
-        jobs = " ".join(item.label for item in items)
-        raise _nobody_asked(f"--state chooses {count(len(items), 'run')}", items, jobs)
-    for label, item in zip(words, named, strict=True):
-        if not item.matches and not is_last(label):
-            continue
-        meaning = "is the newest of all runs"
-        if item.matches:
-            meaning = f"is the name of {count(len(item.matches), 'run')}"
-        ids = item.matches or (item.run.run_id,)
-        matches = named_statuses([(run_id, None) for run_id in ids[-_LISTED:]], context.ports)
-        yield Outcome(document=partial(matches_json, matches))
-        exact = item.run.run_id
-        if item.element is not None:
-            exact += f"/{item.element}"
-        raise _nobody_asked(f"{label!r} {meaning}", matches, exact)
-
-
-def _nobody_asked(what: str, items: Sequence[RunStatus], exact: str) -> UsageError:
-    """Return the error of a cancellation that needs a question, with the runs that it is about."""
-    needed = "without a terminal, cancel needs ids or --yes"
-    lines = [f"{what}, and nothing was cancelled: {needed}"]
-    for item in items[-_LISTED:]:
-        lines.append(f"  {item.run.run_id}  job {item.run.job_id or '-'}  {item.status.state}")
-    if len(items) > _LISTED:
-        lines.append(f"  and {len(items) - _LISTED} older ones")
-    return UsageError("\n".join(lines), hint=f"hpcrun cancel {exact}")
 
 
 def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
@@ -141,25 +99,6 @@ def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
         lines.append(f"  {item.run.name}  job {job_id}  {item.status.state}")
     yield note(lines)
     return confirm(f"Cancel {count(len(items), 'run')}?")
-
-
-def _check_own(items: Sequence[RunStatus]) -> None:
-    """Refuse, without a terminal, to cancel what was submitted at one.
-
-    Raises:
-        UsageError: a run was submitted at a terminal and has not ended.
-    """
-    names = []
-    for item in items:
-        by = item.run.by
-        if by and by["terminal"] and not item.status.final:
-            names.append(str(item.run.job_id or item.run.run_id))
-    if names:
-        verb = "was" if len(names) == 1 else "were"
-        raise UsageError(
-            f"{' '.join(names)} {verb} submitted at a terminal, and here is none",
-            hint=f"hpcrun cancel --yes {' '.join(names)}",
-        )
 
 
 def _dependents(cancellation: Cancellation, store: RunStore) -> list[Run]:
@@ -205,24 +144,29 @@ def _job_or_run(run: Run) -> str:
 
 def hold(
     runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name),
+    yes: bool = _YES,
     _json: JsonOption = False,
 ) -> Outcomes:
     """Keep pending runs from starting until they are released (scontrol hold)."""
-    yield from _change_pending("hold", "held", runs)
+    yield from _change_pending("hold", runs, yes=yes)
 
 
 def release(
     runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name),
+    yes: bool = _YES,
     _json: JsonOption = False,
 ) -> Outcomes:
     """Let runs that were held start (scontrol release)."""
-    yield from _change_pending("release", "released", runs)
+    yield from _change_pending("release", runs, yes=yes)
 
 
-def _change_pending(verb: Verb, done: str, names: list[str]) -> Outcomes:
+def _change_pending(verb: Verb, names: list[str], *, yes: bool) -> Outcomes:
+    done = DONE[verb]
     context = make_context()
     named = yield from context.named(names)
     items = named_statuses([item.named for item in named], context.ports)
+    if not yes:
+        yield from check_consent(verb, names, named, items, context)
     changed, others = change_pending(verb, items, context.ports)
     yield Outcome(
         lambda: _changed_text(changed, others, done),
@@ -240,8 +184,22 @@ def _changed_text(
 ) -> Iterator[TextPart]:
     yield stdout(f"{done}  job {item.run.job_id}, run {item.run.run_id}" for item in changed)
     for item in others:
-        name = _job_or_run(item.run)
-        yield stderr([f"hpcrun: {name} is {item.status.state}, not pending"])
+        yield stderr([f"hpcrun: {_why_unchanged(item, done)}"])
+
+
+def _why_unchanged(item: RunStatus, done: str) -> str:
+    """Return why a run was neither held nor released: its job is not pending, as far as known."""
+    name = _job_or_run(item.run)
+    state = item.status.state
+    if item.status.final:
+        return f"{name} has already ended: {state}"
+    if item.run.job_id is None:
+        return f"{name} has no job id yet: {state}"
+    if not item.live:
+        return unlisted_words(item)
+    if state == PENDING:
+        return f"{name} has no pending elements"
+    return f"{name} is {state}: only a pending job can be {done}"
 
 
 def shell(

@@ -256,8 +256,8 @@ _CANCEL: Shape = {
     "others": [_NAMED_RUN],
     "may_start": [of(Run, "run_id name job_id")],
 }
-_NOT_CANCELLED: Shape = {"kind": "cancel", "changed": [_CHANGED], "matches": [_NAMED_RUN]}
-_HOLD: Shape = {"kind": "hold", "changed": [_CHANGED], "others": [_NAMED_RUN]}
+_REFUSED: Shape = {"changed": [_CHANGED], "matches": [_NAMED_RUN]}
+_HELD: Shape = {"changed": [_CHANGED], "others": [_NAMED_RUN]}
 _WAIT: Shape = {
     "kind": "wait",
     "runs": [{**of(Run, "run_id name job_id"), **of(RunStatus, "element"), **_END}],
@@ -346,9 +346,9 @@ DOCUMENTS: Documents = {
     "explain": (_EXPLANATION,),
     "metrics": (_METRICS, _METRICS_OF_ELEMENTS),
     "wait": (_WAIT,),
-    "cancel": (_CANCEL, _NOT_CANCELLED),
-    "hold": (_HOLD,),
-    "release": ({**_HOLD, "kind": "release"},),
+    "cancel": (_CANCEL, {"kind": "cancel", **_REFUSED}),
+    "hold": ({"kind": "hold", **_HELD}, {"kind": "hold", **_REFUSED}),
+    "release": ({"kind": "release", **_HELD}, {"kind": "release", **_REFUSED}),
     "clean": (_CLEAN,),
     "profile list": (_PROFILES,),
     "profile show": (_PROFILE,),

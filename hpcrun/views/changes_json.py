@@ -32,9 +32,9 @@ def cancel_json(cancellation: Cancellation, waiting: Sequence[Run]) -> dict[str,
     }
 
 
-def matches_json(items: Sequence[RunStatus]) -> dict[str, Any]:
-    """Return the runs of which some would be cancelled after a question."""
-    return {"kind": "cancel", "changed": [], "matches": [_run_json(item) for item in items]}
+def matches_json(verb: Verb, items: Sequence[RunStatus]) -> dict[str, Any]:
+    """Return the runs of which some would be changed after a question."""
+    return {"kind": verb, "changed": [], "matches": [_run_json(item) for item in items]}
 
 
 def pending_json(

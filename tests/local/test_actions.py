@@ -193,17 +193,27 @@ def test_history_by_agent(hpcrun: Hpcrun) -> None:
     assert hours == {"codex": 8, "terminal": 8, "(unknown)": 4}
 
 
-def test_a_run_of_a_terminal_is_not_cancelled_without_one(hpcrun: Hpcrun) -> None:
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
+def test_a_run_of_a_terminal_is_not_changed_without_one(hpcrun: Hpcrun, verb: str) -> None:
     asks = hpcrun.terminal(*LOCAL, "-J", "mine", "sleep", "100")
     asks.expect("submitted")
     asks.wait()
-    refused = hpcrun("cancel", "mine")
+    refused = hpcrun(verb, "mine", "--json")
     job_id = hpcrun.status("mine")["job_id"]
-    assert refused.returncode == 2
-    assert f"{job_id} was submitted at a terminal, and here is none" in refused.stderr
-    assert f"hpcrun cancel --yes {job_id}" in refused.stderr
+    document = json.loads(refused.stdout)
+    assert (refused.returncode, document["changed"]) == (2, [])
+    assert [match["job_id"] for match in document["matches"]] == [job_id]
+    assert f"{job_id} was submitted at a terminal, and here is none" in document["error"]["message"]
+    hint = f"ask the person, who can type hpcrun {verb} {job_id} ("
+    assert document["error"]["hint"].startswith(hint)
     assert not hpcrun.status("mine")["final"]
-    hpcrun("cancel", "--yes", job_id, check=True)
+
+
+def test_yes_cancels_a_run_of_a_terminal_without_one(hpcrun: Hpcrun) -> None:
+    asks = hpcrun.terminal(*LOCAL, "-J", "mine", "sleep", "100")
+    asks.expect("submitted")
+    asks.wait()
+    hpcrun("cancel", "--yes", "mine", check=True)
     assert hpcrun.ended("mine")["state"] == "CANCELLED"
 
 

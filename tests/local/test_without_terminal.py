@@ -36,11 +36,12 @@ def sleeping(hpcrun: Hpcrun, *names: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("words", ["--state running", "last", "twice"])
-def test_cancel_does_nothing_without_ids_or_yes(hpcrun: Hpcrun, words: str) -> None:
+def test_cancel_does_nothing_without_ids(hpcrun: Hpcrun, words: str) -> None:
     runs = sleeping(hpcrun, "once", "twice", "twice")
     done = closed(hpcrun, f"hpcrun cancel {words}")
     assert done.returncode == 2
-    assert "nothing was cancelled: without a terminal, cancel needs ids or --yes" in done.stderr
+    assert "nothing was cancelled: without a terminal, cancel needs ids\n" in done.stderr
+    assert "--yes" not in done.stderr
     assert f"{runs[-1]['run_id']}  job {runs[-1]['job_id']}  RUNNING\n" in done.stderr
     hint = done.stderr.splitlines()[-1]
     assert hint.startswith("hint: hpcrun cancel ")
@@ -62,6 +63,17 @@ def test_cancel_of_an_id_and_of_a_name_that_is_unique_asks_nothing(hpcrun: Hpcru
     by_id, _ = sleeping(hpcrun, "one", "two")
     done = closed(hpcrun, f"hpcrun cancel {by_id['job_id']} two")
     assert (done.returncode, done.stdout.count("cancelled  job ")) == (0, 2)
+
+
+@pytest.mark.parametrize("verb", ["hold", "release"])
+@pytest.mark.parametrize("name", ["last", "twice"])
+def test_hold_and_release_do_nothing_without_ids(hpcrun: Hpcrun, verb: str, name: str) -> None:
+    runs = sleeping(hpcrun, "twice", "twice")
+    done = closed(hpcrun, f"hpcrun {verb} {name} --json")
+    refused = document(done)
+    assert (done.returncode, refused["kind"], refused["changed"]) == (2, verb, [])
+    assert refused["matches"][-1]["run_id"] == runs[-1]["run_id"]
+    assert refused["error"]["hint"] == f"hpcrun {verb} {runs[-1]['run_id']}"
 
 
 def test_cancel_prints_what_it_changed_as_json(hpcrun: Hpcrun) -> None:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slurm
 
 CPU_JOB = "hpcrun submit -P a100 --gpus 0 -p cpu"
 SHORT_JOB = "hpcrun submit -P a100 -p gpu --qos short --cpus 1 --mem 1G --time 5m"
+LATER = ("--begin", "now+1hour")
 OVER_LIMIT = f"{SHORT_JOB} --gpus 8 --nodes 2"
 
 
@@ -59,6 +60,41 @@ def test_cancel_hold_and_release_say_what_they_changed(as_researcher: Hpcrun) ->
     done = document(as_researcher, "hpcrun cancel --yes --state pending,running,configuring")
     assert sorted(run["job_id"] for run in done["changed"]) == sorted(ids)
     assert {run["result"] for run in done["changed"]} <= {"cancelled", "being cancelled"}
+
+
+def test_hold_and_release_of_a_person_s_run_need_a_word_of_the_person(
+    as_researcher: Hpcrun,
+) -> None:
+    words = CPU_JOB.split()[1:]
+    terminal = as_researcher.terminal(*words, "-J", "mine", *LATER, "--sbatch", "hold", "true")
+    terminal.expect("submitted")
+    terminal.wait()
+    job_id = as_researcher.status("mine")["job_id"]
+    for verb in ("release", "hold"):
+        refused = document(as_researcher, f"hpcrun {verb} {job_id}", status=2)
+        assert [match["job_id"] for match in refused["matches"]] == [job_id]
+        assert f"{job_id} was submitted at a terminal" in refused["error"]["message"]
+    assert as_researcher.status("mine")["reason"] == "JobHeldUser"
+    for verb, done in (("release", "released"), ("hold", "held")):
+        [changed] = document(as_researcher, f"hpcrun {verb} --yes {job_id}")["changed"]
+        assert changed["result"] == done
+
+
+def test_hold_and_release_are_lines_of_the_log_of_actions(as_researcher: Hpcrun) -> None:
+    for name in ("one", "two"):
+        closed(as_researcher, f"{CPU_JOB} -J {name} {' '.join(LATER)} true")
+    ids = [run["job_id"] for run in document(as_researcher, "hpcrun status")["runs"]]
+    closed(as_researcher, f"HPCRUN_AGENT=mine hpcrun hold {' '.join(ids)}")
+    closed(as_researcher, f"hpcrun release {ids[0]}")
+    closed(as_researcher, "hpcrun hold nothing", status=6)
+    text = (as_researcher.runs / "actions.jsonl").read_text()
+    submitted, _, held, released = [json.loads(line) for line in text.splitlines()]
+    assert (held["action"], released["action"]) == ("hold", "release")
+    assert (held["job_ids"], released["job_ids"]) == (ids, ids[:1])
+    assert held["arguments"] == f"hold {' '.join(ids)}"
+    assert held["by"] == {"terminal": False, "agent": "mine"}
+    assert released["run_ids"] == submitted["run_ids"]
+    assert released["time_s"] >= held["time_s"] >= submitted["time_s"]
 
 
 @pytest.mark.versions

@@ -67,10 +67,8 @@ def possible(verb: str, rows: Sequence[TopRow]) -> list[TopRow]:
 
 def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
     """Return the commands of hpcrun that do it, once the person has agreed."""
-    if verb == "cancel":
-        return [[verb, "--yes", *(row.key for row in rows)]]
     if verb != "resubmit":
-        return [[verb, *(row.key for row in rows)]]
+        return [[verb, "--yes", *(row.key for row in rows)]]
     elements: dict[str, list[int]] = {}
     for row in rows:
         chosen = elements.setdefault(row.key.partition("/")[0], [])
