@@ -40,12 +40,12 @@ def _open_missing_streams() -> None:
     """Open a standard stream that the caller has closed on the null device.
 
     Otherwise the next file to be opened would become that stream, for the programs that hpcrun
-    starts too.
+    starts too. Stdout is opened for reading alone: a result that nobody gets is an error.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue
-        null = os.open(os.devnull, os.O_RDWR)
+        null = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_RDWR)
         if null != descriptor:
             os.dup2(null, descriptor)
         setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r"))

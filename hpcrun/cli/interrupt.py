@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hpcrun.errors import InterruptedByUser
 
 EXIT_STATUS = 130  # 128 + SIGINT, as a shell reports it
-TERMINATED_STATUS = 143  # 128 + SIGTERM
 MESSAGE = b"hpcrun: interrupted\n"
 SUBMITTED: list[str] = []
 """The ids of the jobs that this command has submitted: Ctrl-C names them."""
@@ -42,23 +41,40 @@ def raise_at_interrupt() -> None:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, as a script or a coding agent sends that does not wait any longer."""
+    """SIGTERM, as a script or a coding agent sends that does not wait any longer; or SIGHUP.
+
+    Attributes:
+        exit_status: 128 + the signal, as a shell reports it.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_status = 128 + number
 
 
-def _terminate(_number: int, _frame: object) -> None:
-    raise Terminated
+def _terminate(number: int, _frame: object) -> None:
+    raise Terminated(number)
 
 
 class terminated_too:
-    """Let SIGTERM end the block as Ctrl-C does: with a message, and the document of --json."""
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does: with a message and --json's document.
+
+    A signal that the parent process ignores, as nohup's does, stays ignored.
+    """
 
     def __enter__(self) -> None:
         """Begin the block."""
-        self._before = signal.signal(signal.SIGTERM, _terminate)
+        self._before = []
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            before = signal.getsignal(number)
+            if before != signal.SIG_IGN:
+                self._before.append((number, before))
+                signal.signal(number, _terminate)
 
     def __exit__(self, *_: object) -> None:
         """End the block."""
-        signal.signal(signal.SIGTERM, self._before)
+        for number, before in self._before:
+            signal.signal(number, before)
 
 
 class interrupted_as:  # not made with contextlib, which would have to be imported
@@ -78,7 +94,7 @@ class interrupted_as:  # not made with contextlib, which would have to be import
         if isinstance(error, KeyboardInterrupt):
             interrupted = self._error() if callable(self._error) else self._error
             if isinstance(error, Terminated):
-                interrupted.exit_code = TERMINATED_STATUS
+                interrupted.exit_code = error.exit_status
             raise interrupted from None
 
 

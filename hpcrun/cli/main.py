@@ -31,11 +31,18 @@ from hpcrun.cli.output import (
     want_json,
     write,
 )
-from hpcrun.errors import HpcrunError, InterruptedByUser, NotFoundError, PlanError, UsageError
+from hpcrun.errors import (
+    HpcrunError,
+    InterruptedByUser,
+    NotFoundError,
+    PlanError,
+    SchedulerError,
+    UsageError,
+)
 from hpcrun.machine.command_log import log_to_stderr
 from hpcrun.version import __version__
 
-_CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _TEXT = (str, str | None, list[str], list[str] | None)
 _NUMBER = (int, int | None)
 _FEW = 5
@@ -325,6 +332,8 @@ def main() -> NoReturn:
             _fail_for_a_bug(error)
         give_up_stdout()
         message = f"cannot print the result: {error.strerror}"
+        if SUBMITTED:
+            fail(SchedulerError(message, hint=f"hpcrun status {' '.join(SUBMITTED)}"))
         fail(PlanError(message, hint="`hpcrun status` shows what was submitted"))
     except Exception as error:
         # any other error: the user gets one message, and with HPCRUN_DEBUG the traceback

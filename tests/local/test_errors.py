@@ -113,12 +113,25 @@ def test_all_unknown_options_of_a_line_are_named_at_once(hpcrun: Hpcrun) -> None
     assert one == f"hpcrun: No such option: --gpu\n{hint}"
 
 
-def test_a_stream_that_the_caller_has_closed_is_no_bug(
-    hpcrun: Hpcrun, subtests: pytest.Subtests
-) -> None:
+@pytest.mark.parametrize("closed", ["2>&-", "<&-", "2>&- <&-"])
+def test_a_stream_that_the_caller_has_closed_is_no_bug(hpcrun: Hpcrun, closed: str) -> None:
     command = shlex.join(hpcrun.argv("profile", "show", "local"))
-    for closed in (">&-", "2>&-", "<&-", ">&- 2>&- <&-"):
-        with subtests.test(closed=closed):
-            done = hpcrun.run("sh", "-c", f"{command} {closed}")
-            assert done.returncode == 0, done.stderr
-            assert not done.stderr
+    done = hpcrun.run("sh", "-c", f"{command} {closed}")
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("words", ["status --json", "profile show local", "--version", "--help"])
+def test_a_result_for_a_closed_stdout_is_an_error(hpcrun: Hpcrun, words: str) -> None:
+    command = shlex.join(hpcrun.argv(*words.split()))
+    done = hpcrun.run("sh", "-c", f"{command} >&-", check=False)
+    assert done.returncode == 4
+    assert "hpcrun: cannot print the result: Bad file descriptor\n" in done.stderr
+
+
+def test_a_submission_whose_result_cannot_be_printed_is_no_refusal(hpcrun: Hpcrun) -> None:
+    command = shlex.join(hpcrun.argv("submit", "-P", "local", "--gpus", "0", "--json", "true"))
+    for stdout in (">&-", ">/dev/full"):
+        done = hpcrun.run("sh", "-c", f"{command} {stdout}", check=False)
+        assert done.returncode == 5
+        assert "hint: hpcrun status " + hpcrun.status()["job_id"] in done.stderr

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,13 +174,62 @@ def cut_off(hpcrun: Hpcrun, *args: str, by: signal.Signals) -> tuple[str, int]:
     return text, process.returncode
 
 
-def test_a_wait_that_sigterm_cuts_off_has_printed_the_whole_document(hpcrun: Hpcrun) -> None:
-    text, status = cut_off(hpcrun, *JOB, "--wait", "--json", "sleep", "300", by=signal.SIGTERM)
+@pytest.mark.parametrize(("by", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_wait_that_a_signal_cuts_off_has_printed_the_whole_document(
+    hpcrun: Hpcrun, by: signal.Signals, exit_status: int
+) -> None:
+    text, status = cut_off(hpcrun, *JOB, "--wait", "--json", "sleep", "300", by=by)
     printed = json.loads(text)
     assert printed["job_id"] == hpcrun.status()["job_id"]
     assert printed["plan"]["command_line"] == "sleep 300"
-    assert (status, printed["error"]["exit_code"]) == (143, 143)
+    assert (status, printed["error"]["exit_code"]) == (exit_status, exit_status)
     assert hpcrun.status()["state"] == "RUNNING"
+
+
+@pytest.mark.parametrize(("by", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_hpcrun_wait_that_a_signal_cuts_off_prints_a_document(
+    hpcrun: Hpcrun, by: signal.Signals, exit_status: int
+) -> None:
+    sleeping(hpcrun, "slow")
+    with subprocess.Popen(
+        hpcrun.argv("wait", "slow", "--json"),
+        env=hpcrun.environ,
+        cwd=hpcrun.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        wait_for(lambda: catches(process.pid, signal.SIGTERM), 30, "it to wait")
+        process.send_signal(by)
+        text, _ = process.communicate()
+    assert json.loads(text)["error"]["exit_code"] == exit_status
+    assert process.returncode == exit_status
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [mask] = re.findall(r"^SigCgt:\s+(\w+)$", status, re.MULTILINE)
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_nohup_keeps_a_wait_alive(hpcrun: Hpcrun) -> None:
+    sleeping(hpcrun, "slow")
+    with subprocess.Popen(
+        ["nohup", *hpcrun.argv("wait", "slow", "--json", "--timeout", "5s")],
+        env=hpcrun.environ,
+        cwd=hpcrun.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        wait_for(lambda: catches(process.pid, signal.SIGTERM), 30, "it to wait")
+        process.send_signal(signal.SIGHUP)
+        text, _ = process.communicate()
+    assert process.returncode == 8
+    assert json.loads(text)["runs"][0]["state"] == "RUNNING"
 
 
 def test_a_wait_that_is_killed_has_printed_the_id(hpcrun: Hpcrun) -> None:
