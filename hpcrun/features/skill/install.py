@@ -38,7 +38,8 @@ def install_skill(project: Path) -> dict[Path, bool]:
 
     Raises:
         UsageError: there is no such folder.
-        PlanError: a file was changed since hpcrun wrote it, or cannot be written.
+        PlanError: a file was changed since hpcrun wrote it, cannot be written, lies outside the
+            project through a link, or in the folder of another user.
     """
     if not project.is_dir():
         raise UsageError(f"there is no folder {project}", hint="name the folder of the project")
@@ -47,6 +48,8 @@ def install_skill(project: Path) -> dict[Path, bool]:
     content = f"{text}{last}{_hash(text.encode())} -->\n".encode()
     paths = [project / place for place in PLACES]
     try:
+        for path in paths:
+            _check_place(path, project)
         is_new = {path: _is_to_write(path, content) for path in paths}
         for path in paths:
             # one place may be a link to the other
@@ -57,6 +60,26 @@ def install_skill(project: Path) -> dict[Path, bool]:
         place = error.filename or project
         raise PlanError(f"{place} cannot be written: {error.strerror}") from None
     return is_new
+
+
+def _check_place(path: Path, project: Path) -> None:
+    """Check that a file of the project lies in it, and in folders of its owner or of this user.
+
+    Raises:
+        PlanError: a link leads out of the project, or a folder belongs to another user.
+        OSError: a folder cannot be checked.
+    """
+    real = Path(os.path.realpath(path))
+    root = Path(os.path.realpath(project))
+    hint = f"hpcrun skill >{quote_bash(str(real))} writes it there all the same"
+    if not real.is_relative_to(root):
+        raise PlanError(f"{path} is {real}, outside the project: nothing was written", hint=hint)
+    owners = {os.geteuid(), root.stat().st_uid}
+    for part in (real, *real.parents):
+        if part == root:
+            return
+        if part.exists() and part.stat().st_uid not in owners:
+            raise PlanError(f"{part} belongs to another user: nothing was written", hint=hint)
 
 
 def _is_to_write(path: Path, content: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -97,6 +98,42 @@ def test_one_folder_may_be_a_link_to_the_other(tmp_path: Path) -> None:
     (tmp_path / ".agents").symlink_to(".claude")
     install_skill(tmp_path)
     assert list(install_skill(tmp_path).values()) == [False, False]
+
+
+@pytest.mark.parametrize(
+    "linked",
+    [".agents", ".agents/skills", ".agents/skills/hpcrun", ".agents/skills/hpcrun/SKILL.md"],
+)
+def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path, linked: str) -> None:
+    project = tmp_path / "project"
+    place = project / linked
+    place.parent.mkdir(parents=True)
+    elsewhere = tmp_path / "elsewhere"
+    if place.suffix == "":
+        elsewhere.mkdir()
+    place.symlink_to(elsewhere)
+    with pytest.raises(PlanError, match=f"{elsewhere}.*, outside the project") as error:
+        install_skill(project)
+    assert f"hpcrun skill >{elsewhere}" in str(error.value.hint)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_project_may_be_named_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "link").symlink_to("project")
+    assert list(install_skill(tmp_path / "link").values()) == [True, True]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+@pytest.mark.parametrize("theirs", [".claude", ".claude/skills/hpcrun"])
+def test_a_folder_of_another_user_is_not_written_to(tmp_path: Path, theirs: str) -> None:
+    (tmp_path / theirs).mkdir(parents=True)
+    os.chown(tmp_path / theirs, 1234, -1)
+    with pytest.raises(PlanError, match=f"{theirs} belongs to another user"):
+        install_skill(tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    os.chown(tmp_path, 1234, -1)  # it is that user's project
+    assert list(install_skill(tmp_path).values()) == [True, True]
 
 
 def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
