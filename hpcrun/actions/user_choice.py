@@ -35,6 +35,10 @@ class Choice:
         """The options that make the choice: ``choose a GPU type: --gpus a100:4, --gpus h100:4``."""
         return f"choose {self.named}: {', '.join(option.flag for option in self.options)}"
 
+    def flags_besides(self, value: str) -> list[str]:
+        """Return what to type to choose another value."""
+        return [option.flag for option in self.options if option.value != value]
+
 
 Choose = Callable[[Choice], str]
 

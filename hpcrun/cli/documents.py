@@ -297,6 +297,7 @@ _INIT: Shape = {
     "profile": str,
     "scheduler": Literal["slurm", "local"],
     **of(Setup, "runs instead_of outdated"),
+    "chosen": [{"what": str, "value": str, "others": [str]}],
     "written": bool,
     "files": [{**of(FileChange, "path changed before"), "text": str}],
     # once it is written: what hpcrun doctor found, and the test job

@@ -18,7 +18,7 @@ from hpcrun.actions.profiles import init_choices
 from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, plan_config
-from hpcrun.actions.user_choice import Choice, Picker, first_option
+from hpcrun.actions.user_choice import Picker, first_option
 from hpcrun.cli.confirm import ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
@@ -86,6 +86,8 @@ def init(
         else:
             setup = yield from _on_cluster(chosen, context)
         if dry_run:
+            if not as_json:
+                yield note(_chosen_lines(setup))
             yield Outcome(lambda: [stdout(_files_lines(setup))], lambda: _setup_json(setup))
             return
         if not _agreed(setup, asks=asks, agreed=yes or force):
@@ -133,7 +135,8 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, i
     existing = init_choices.existing_profile(name, place, anew=chosen.anew)
     init_choices.check_choices(chosen.typed, facts)
     yield note(_cluster_lines(facts))
-    choices = yield from _choices(facts, existing, chosen)
+    picker = _picker(chosen)
+    choices = _choices(facts, existing, chosen, picker)
     runs = _runs(chosen, context)
     folders = context.surroundings.profile_folders
     of_profile = choices
@@ -142,12 +145,15 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, i
     detected = detected_profile(facts, site, context.host, folders, of_profile)
     yield note(f"hpcrun: {warning}" for warning in detected.warnings)
     config = context.user_folder / FILE_NAME
-    return init_choices.plan_setup(name, detected, choices, config, runs, place, anew=chosen.anew)
+    setup = init_choices.plan_setup(name, detected, choices, config, runs, place, anew=chosen.anew)
+    if chosen.asks:
+        return setup
+    return replace(setup, chosen=tuple(picker.made))
 
 
 def _choices(
-    facts: ClusterFacts, existing: Profile | None, chosen: _Chosen
-) -> Generator[Outcome, None, Choices]:
+    facts: ClusterFacts, existing: Profile | None, chosen: _Chosen, picker: Picker
+) -> Choices:
     """Ask for the account and the GPU type, if the cluster leaves a choice and none was typed.
 
     Raises:
@@ -163,7 +169,6 @@ def _choices(
         gpu_type = gpu_type or existing.gpu.type
     if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
         account = facts.default_account
-    picker = _picker(chosen)
     if account is None:
         account_choice = init_choices.account_choice(facts, existing)
         if account_choice is not None:
@@ -174,8 +179,6 @@ def _choices(
             gpu_type = picker.pick(gpu_choice)
     if picker.unmade:
         raise init_choices.unmade(picker.unmade)
-    if not chosen.asks:
-        yield note(_taken_line(choice, answer) for choice, answer in picker.made)
     return Choices(account, gpu_type)
 
 
@@ -307,15 +310,18 @@ def _cluster_lines(facts: ClusterFacts) -> list[str]:
     ]
 
 
-def _taken_line(choice: Choice, answer: str) -> str:
+def _chosen_lines(setup: init_choices.Setup) -> list[str]:
     """Return what --yes has chosen, and how to choose otherwise."""
-    others = [option.flag for option in choice.options if option.value != answer]
-    return one_line(f"chosen     {choice.what} {answer}, by --yes; others: {', '.join(others)}")
+    lines = []
+    for choice, answer in setup.chosen:
+        others = ", ".join(choice.flags_besides(answer))
+        lines.append(one_line(f"chosen     {choice.what} {answer}, by --yes; others: {others}"))
+    return lines
 
 
 def _setup_lines(setup: init_choices.Setup, kept: Path | None) -> list[str]:
-    """Return what has been written, and where the old text of the profile is kept."""
-    lines = []
+    """Return what was chosen and written, and where the old text of the profile is kept."""
+    lines = _chosen_lines(setup)
     if setup.profile:
         if not setup.profile.changed:
             label = "unchanged"
@@ -379,11 +385,16 @@ def _setup_json(setup: init_choices.Setup) -> dict[str, Any]:
     files = []
     for change in setup.files:
         files.append({**fields_of(change, "path changed before"), "text": change.after})
+    chosen = []
+    for choice, answer in setup.chosen:
+        others = choice.flags_besides(answer)
+        chosen.append({"what": choice.what, "value": answer, "others": others})
     return {
         "kind": "init",
         "profile": setup.name,
         "scheduler": "slurm" if setup.profile else "local",
         **fields_of(setup, "runs instead_of outdated"),
+        "chosen": chosen,
         "written": False,
         "files": files,
     }

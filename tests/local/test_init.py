@@ -102,9 +102,28 @@ def test_yes_says_what_it_has_chosen_and_what_else_there_is(site: Site) -> None:
     site.say("sacctmgr", TWO_ACCOUNTS)
     done = init(site, "--yes")
     assert done.returncode == 0
-    assert "chosen     account lab, by --yes; others: --account thesis\n" in done.stderr
-    assert "chosen     GPU type h100, by --yes; others: --gpu-type a100, " in done.stderr
-    assert "chosen" not in init(site, "--account", "lab", "--gpu-type", "h100", "--yes").stderr
+    assert "chosen     account lab, by --yes; others: --account thesis\n" in done.stdout
+    assert "chosen     GPU type h100, by --yes; others: --gpu-type a100, " in done.stdout
+    assert "chosen" not in done.stderr
+    assert "chosen" not in init(site, "--account", "lab", "--gpu-type", "h100", "--yes").stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_the_document_has_what_yes_has_chosen(site: Site, options: tuple[str, ...]) -> None:
+    site.say("sacctmgr", TWO_ACCOUNTS)
+    done = init(site, "--yes", "--json", *options)
+    account, gpu_type = json.loads(done.stdout)["chosen"]
+    assert account == {"what": "account", "value": "lab", "others": ["--account thesis"]}
+    assert (gpu_type["what"], gpu_type["value"]) == ("GPU type", "h100")
+    assert "--gpu-type a100" in gpu_type["others"]
+    typed = ("--account", "lab", "--gpu-type", "h100")
+    assert json.loads(init(site, "--yes", "--json", *typed, *options).stdout)["chosen"] == []
+
+
+def test_a_dry_run_says_on_stderr_what_yes_has_chosen(site: Site) -> None:
+    done = init(site, "--yes", "--dry-run")
+    assert "chosen     GPU type h100, by --yes" in done.stderr
+    assert "chosen" not in done.stdout
 
 
 def test_a_second_time_it_changes_what_is_asked_and_nothing_else(site: Site) -> None:

@@ -138,6 +138,8 @@ class Setup:
     # keys of an existing profile for which the cluster now reports other values
     outdated: tuple[str, ...] = ()
     detected: Detected | None = None  # the profile that was detected; None without Slurm
+    # what was chosen for the user, who was not asked, with the answers
+    chosen: tuple[tuple[Choice, str], ...] = ()
 
     @property
     def files(self) -> tuple[FileChange, ...]:
