@@ -25,7 +25,7 @@ from hpcrun.cli.output import Outcome, can_ask, hold, note, tell, wants_json
 from hpcrun.errors import HpcrunError
 from hpcrun.job.job_states import RUNNING, OverLimit
 from hpcrun.job.text.hide_secrets import HIDER
-from hpcrun.machine.coding_agent import agent_in
+from hpcrun.machine.coding_agent import AT_TERMINAL, agent_in
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
@@ -158,7 +158,7 @@ class Context:
     @cached_property
     def by(self) -> dict[str, Any]:
         """Whether there is a terminal, and the name of the coding agent, as far as it says so."""
-        is_terminal = sys.stdin.isatty() or sys.stderr.isatty()
+        is_terminal = sys.stdin.isatty() or sys.stderr.isatty() or AT_TERMINAL in self.env
         return {"terminal": is_terminal, "agent": agent_in(self.env)}
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The coding agent that calls hpcrun, by the variables that agents set."""
+"""The coding agent that calls hpcrun, by the variables that agents set; and from where."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ if TYPE_CHECKING:  # a command for another machine loads this module
     from collections.abc import Mapping
 
 VARIABLE = "HPCRUN_AGENT"
+AT_TERMINAL = "HPCRUN_AT_TERMINAL"
+"""With ``--on HOST``, tells the host whether the person has a terminal: 1, if so."""
 _AGENTS = {
     VARIABLE: "",
     "AI_AGENT": "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.harness import RESEARCHER, Hpcrun, processes_with, wait_for
+from tests.harness import RESEARCHER, Hpcrun, at_end, processes_with, wait_for
 from tests.remote import LoginNode, kill_connection, laptop, login_node, make_key
 
 pytestmark = [pytest.mark.slurm, pytest.mark.needs("sshd", "rsync")]
@@ -244,6 +245,44 @@ def _waits() -> bool:
     return any(
         "submit" in line and "ssh" not in line for line in processes_with("long.py").values()
     )
+
+
+@pytest.mark.parametrize(
+    ("agent", "on_terminal", "ending", "by"),
+    [
+        (None, False, "", {"terminal": False, "agent": None}),
+        ("1", False, "", {"terminal": False, "agent": "claude-code"}),
+        (None, True, "", {"terminal": True, "agent": None}),
+        (None, True, ">printed", {"terminal": True, "agent": None}),
+        ("1", True, ">printed", {"terminal": True, "agent": "claude-code"}),
+    ],
+)
+def test_a_run_on_a_host_says_who_submitted_it_from_the_laptop(
+    here: Hpcrun,
+    as_researcher: Hpcrun,
+    agent: str | None,
+    on_terminal: bool,
+    ending: str,
+    by: dict[str, object],
+) -> None:
+    here.run(*here.argv("login", "far"))
+    line = shlex.join(here.argv("--on", "far", "submit", *JOB, "--begin", "now+1hour", "true"))
+    env = {"CLAUDECODE": agent}
+    folder = here.folder / "project"
+    if on_terminal:
+        changed = {**here.environ, "TERM": "xterm", **({"CLAUDECODE": agent} if agent else {})}
+        child = pexpect.spawn(
+            "sh", ["-c", f"{line} {ending}"], env=changed, cwd=str(folder), timeout=60
+        )
+        assert at_end(child)[0] == 0
+    else:
+        here.run("sh", "-c", line, env=env, cwd=folder)
+    [run] = json.loads(on(here, "status", "--json"))["runs"]
+    assert json.loads(Path(run["folder"], "run.json").read_text())["by"] == by
+    # of a person there, only the person's terminal takes the job away
+    refused = here.run(*here.argv("--on", "far", "cancel", run["job_id"]), check=False)
+    assert refused.returncode == (2 if by["terminal"] else 0), refused.stderr
+    here.run(*here.argv("--on", "far", "cancel", "--yes", run["job_id"]), check=False)
 
 
 def test_two_clusters_are_one_table(here: Hpcrun, node: LoginNode) -> None:

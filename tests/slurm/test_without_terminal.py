@@ -91,7 +91,7 @@ def test_hold_and_release_are_lines_of_the_log_of_actions(as_researcher: Hpcrun)
     submitted, _, held, released = [json.loads(line) for line in text.splitlines()]
     assert (held["action"], released["action"]) == ("hold", "release")
     assert (held["job_ids"], released["job_ids"]) == (ids, ids[:1])
-    assert held["arguments"] == f"hold {' '.join(ids)}"
+    assert held["arguments"] == f"hpcrun hold {' '.join(ids)}"
     assert held["by"] == {"terminal": False, "agent": "mine"}
     assert released["run_ids"] == submitted["run_ids"]
     assert released["time_s"] >= held["time_s"] >= submitted["time_s"]

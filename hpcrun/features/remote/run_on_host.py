@@ -31,7 +31,7 @@ from hpcrun.features.remote.connection import (
     remote_command,
     shell_setup,
 )
-from hpcrun.machine.coding_agent import VARIABLE, agent_in
+from hpcrun.machine.coding_agent import AT_TERMINAL, VARIABLE, agent_in
 from hpcrun.machine.on_terminal import SSH_FAILED
 
 if TYPE_CHECKING:
@@ -128,6 +128,8 @@ def script_of(remote: Remote, words: Sequence[str], folder: str = "", written_to
     agent = agent_in(os.environ)
     if agent:
         variables += f" {VARIABLE}={shlex.quote(agent)}"
+    if os.isatty(0) or os.isatty(2):  # of the host's own streams, ssh may make pipes
+        variables += f" {AT_TERMINAL}=1"
     if written_to:
         variables += f" {WRITTEN_TO}={shlex.quote(written_to)}"
     line = f"{variables} exec {shlex.join([remote.hpcrun, *words])}"
