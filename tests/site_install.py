@@ -18,7 +18,7 @@ from tests.harness import REPO, SYSTEM_PATH, Completed, Hpcrun
 
 PAGE = REPO / "docs" / "site-install.md"
 LMOD = "/usr/share/lmod/lmod/init/bash"
-LEFT_OUT = (".git", ".venv*", "build", "docs", "tests", "benchmarks", "__pycache__", ".*_cache")
+LEFT_OUT = (".git", ".venv*", "build", "tests", "benchmarks", "__pycache__", ".*_cache")
 
 
 @dataclass(frozen=True)

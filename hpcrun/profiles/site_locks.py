@@ -1,6 +1,6 @@
 """What a site sets for everybody: locked keys, and limits on the jobs of a partition.
 
-hpcrun prevents mistakes. Slurm enforces: whoever has sbatch needs no configuration of hpcrun.
+hpcrun prevents mistakes. Slurm enforces: a user of sbatch needs no configuration of hpcrun.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Lock:
     """A key that the site has locked."""
 
     key: str
-    sentence: str  # the site's own, for whoever tries to override the key
+    sentence: str  # the site's own, for users who try to override the key
     path: Path  # the site's configuration
 
     def refusal(self, problem: str) -> PlanError:
@@ -102,7 +102,7 @@ def read_sentence(value: Any) -> str:
         ValueError: the value is empty, too long, or has characters that a terminal may act on.
     """
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ValueError("takes the sentence that whoever tries to override the key reads")
+        raise ValueError("takes a sentence: it is shown to users who try to override the key")
     if len(value) > _LONGEST_SENTENCE:
         raise ValueError(f"has more than {_LONGEST_SENTENCE} characters")
     return value

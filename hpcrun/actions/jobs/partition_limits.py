@@ -27,14 +27,14 @@ def partition_problems(
     """
     if not limits:
         return
-    told: list[str] = []
+    problems: list[str] = []
     for cost in costs:
         partitions = cost.partitions or _default_partitions(surroundings)
         if not partitions:
-            told.append(f"the partition is unknown; there are {PARTITION_LIMITS}")
+            problems.append(f"the partition is unknown; there are {PARTITION_LIMITS}")
         for partition in partitions:
-            told += _problems_in(partition, cost, limits.get(partition, {}))
-    yield from dict.fromkeys(told)
+            problems += _problems_in(partition, cost, limits.get(partition, {}))
+    yield from dict.fromkeys(problems)
 
 
 def _problems_in(partition: str, cost: Cost, limits: Mapping[str, CostLimit]) -> Iterator[str]:

@@ -203,8 +203,8 @@ def _comment(prepared: Prepared, run_id: str) -> str:
     It is empty if both together are longer than Slurm takes: the person's own stays.
     """
     mark = f"hpcrun {__version__} {run_id}"
-    own = directives_in(prepared.script).get("comment")
-    comment = f"{mark}; {own}" if own else mark
+    of_script = directives_in(prepared.script).get("comment")
+    comment = f"{mark}; {of_script}" if of_script else mark
     return comment if len(os.fsencode(comment)) <= _LONGEST_COMMENT else ""
 
 

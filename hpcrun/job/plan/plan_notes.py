@@ -51,8 +51,8 @@ def _address_notes(plan: Plan) -> Iterator[str]:
     names = "|".join(re.escape(role.name) for role in plan.roles)
     address = re.compile(rf"(?<![\w{{.-])(?:{names})\.(?:host|port|url)(?![\w}}.-])")
     for role in plan.roles:
-        for word in role.command:
-            for plain in address.findall(word):
+        for argument in role.command:
+            for plain in address.findall(argument):
                 yield (
                     f"role {role.name}: {plain} is plain text; the address is '{{{plain}}}', in "
                     "quotes for tcsh, which removes braces"

@@ -11,7 +11,7 @@ import pytest
 
 from hpcrun.cli.context import Context
 from hpcrun.cli.output import Outcome
-from hpcrun.errors import UsageError
+from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.notify import command
 from hpcrun.features.notify.deliveries import FAILED, SENT, Delivery, MessageClaim, deliveries
 from tests.unit.builders import write
@@ -88,6 +88,19 @@ def test_without_a_url_the_configured_destinations_are_tested(
     write(tmp_path / "CONFIG/hpcrun/config.yaml", "notify: [json://c, json://d]\n")
     send_test(tmp_path)
     assert receiver.to == ["json://c", "json://d"]
+
+
+def test_a_site_that_locks_destinations_lets_no_other_be_tested(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    site = "notify: [json://site]\nlocked: {notify: Ask the help desk.}\n"
+    write(tmp_path / "site/config.yaml", site)
+    with pytest.raises(PlanError, match="--test json://a: .* the site has locked") as refused:
+        send_test(tmp_path, "json://site", "json://a")
+    assert refused.value.hint == "Ask the help desk."
+    assert receiver.to == []
+    send_test(tmp_path, "json://site")
+    assert receiver.to == ["json://site"]
 
 
 def test_without_a_destination_there_is_nothing_to_test(tmp_path: Path, receiver: Receiver) -> None:
