@@ -67,6 +67,10 @@ check: $(VENV)/installed-dev ## everything CI checks besides the tests
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck dev/*.sh .ci/run
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
+	$(BIN)/zizmor --offline --quiet --no-progress .github
 	$(BIN)/python -m dev.size
 
 golden: $(VENV)/installed-dev ## write tests/golden anew: read the difference before you commit it
@@ -144,7 +148,7 @@ endif
 
 $(VENV)/installed-demo: $(INSTALLED_FROM)
 	@echo "installing into $(VENV) ..."
-	@$(INSTALL) --editable '.[examples]'
+	@$(INSTALL) --editable '.[examples,tables]'
 	@touch $@
 
 $(VENV)/installed-dev: $(INSTALLED_FROM)
