@@ -75,6 +75,10 @@ def _run_elsewhere() -> None:
 
 def main() -> "NoReturn":
     """Run hpcrun; Ctrl-C while it is still being imported is no traceback either."""
+    if sys.platform == "win32":
+        from hpcrun.version import NOT_ON_WINDOWS
+
+        sys.exit(NOT_ON_WINDOWS)
     try:
         import gc
 

@@ -15,7 +15,8 @@ from typing import Any
 
 StandIns = Mapping[str, Mapping[str, Any]]
 
-_NO_PLUGINS = {"importlib.metadata": {"entry_points": lambda **_: ()}}
+# pydantic before 2.13 looks for its plugins in distributions()
+_NO_PLUGINS = {"importlib.metadata": {"entry_points": lambda **_: (), "distributions": tuple}}
 LEFT_OUT: dict[str, StandIns] = {
     # plugins, which it looks for in every installed distribution as models are built
     "pydantic.plugin._loader": _NO_PLUGINS,

@@ -25,6 +25,7 @@ from hpcrun.cli.output import (
     Outcome,
     finish,
     give_up_stdout,
+    note,
     printed,
     render,
     show,
@@ -33,6 +34,7 @@ from hpcrun.cli.output import (
 )
 from hpcrun.errors import HpcrunError, InterruptedByUser, NotFoundError, PlanError, UsageError
 from hpcrun.machine.command_log import log_to_stderr
+from hpcrun.machine.namesakes import namesakes
 from hpcrun.version import __version__
 
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -97,6 +99,11 @@ class _WithPlainHelp:
 
 class PlainCommand(_WithPlainHelp, TyperCommand):
     """A command of another package, which prints by itself."""
+
+    def invoke(self, ctx: Any) -> int:
+        """Run the command; return its exit status, 0 where it returns anything but a number."""
+        result = super().invoke(ctx)
+        return result if isinstance(result, int) else 0
 
 
 class CliCommand(_WithPlainHelp, TyperCommand):
@@ -269,6 +276,8 @@ def _empty_app(cls: type[CliGroup]) -> typer.Typer:
 def _version(wanted: bool) -> None:
     if wanted:
         show(printed([f"hpcrun {__version__}"]))
+        for other in namesakes(os.environ.get("PATH", "")):
+            show(note([f"hpcrun: {other.seen}", f"hint: {other.fix}"]))
         raise typer.Exit
 
 
@@ -312,7 +321,7 @@ def main() -> NoReturn:
         want_json(_has_json_option(sys.argv))  # typer has not read that far
         from hpcrun.cli.usage_errors import usage_error
 
-        fail(usage_error(error, sys.argv[1:], tuple(COMMANDS)))
+        fail(usage_error(error, sys.argv[1:], (*COMMANDS, *commands_of_others())))
     except HpcrunError as error:
         if isinstance(error, NotFoundError) and error.job_id:
             from hpcrun.explain.any_job_or_log import is_own_live_job

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.version import __version__
 from tests.remote import laptop, login_node
 
 
@@ -25,6 +26,10 @@ def test_hpcrun_is_installed_on_a_host_and_runs_there(tmp_path: Path) -> None:
         for _ in range(2):  # once more, in place of the first
             done = here.run(*here.argv("login", "far", "--install"), env=index, timeout=300)
             assert f"{there}/0.1.0/bin/hpcrun" in done.stdout
+        for program in ("hpcrun", "hpcrun-slurm"):
+            path = f"{there}/{__version__}/bin"
+            shown = here.run(f"{path}/{program}", "--version", env={"PATH": path})
+            assert (shown.stdout, shown.stderr) == (f"hpcrun {__version__}\n", "")
         assert "no runs" in here.run(*here.argv("--on", "far", "status")).stderr
         assert os.listdir(there) == ["0.1.0"]
         assert node.logins == 1

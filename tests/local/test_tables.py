@@ -1,4 +1,4 @@
-"""hpcrun.read_status and hpcrun.read_metrics, in a program of somebody else's."""
+"""hpcrun.read_runs, read_status and read_metrics, in a program of somebody else's."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ log_metrics(step=3, note="=SUM(1)")
 
 def told(hpcrun: Hpcrun, code: str) -> str:
     """Return what a program prints; one for all that a test asks, since each imports pandas."""
-    program = f"import hpcrun, pandas\npandas.set_option('display.width', 200)\n{code}"
-    return hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", program).stdout
+    return program(
+        hpcrun, f"import hpcrun, pandas\npandas.set_option('display.width', 200)\n{code}"
+    )
+
+
+def program(hpcrun: Hpcrun, code: str) -> str:
+    """Return what a program prints."""
+    return hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", code).stdout
 
 
 def test_the_numbers_of_a_run_are_a_table(hpcrun: Hpcrun) -> None:
@@ -120,3 +126,36 @@ def test_all_runs_are_a_table_with_the_columns_of_the_csv_and_no_such_run_is_an_
     assert error == "NotFoundError False"
     assert columns == hpcrun("status", "--csv", check=True).stdout.splitlines()[0]
     assert rows[1:3] == ["job0,COMPLETED", "job3,FAILED"]
+
+
+def test_runs_are_dictionaries_with_the_fields_of_the_json(hpcrun: Hpcrun) -> None:
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "-J", "bad", "sh", "-c", "exit 3")
+    hpcrun.write("train.py", "")
+    sweep = ("--sweep", "lr=1,2", "--wait", "train.py", "{lr}")
+    hpcrun("submit", "-P", "local", "--gpus", "0", *sweep, check=True)
+    code = (
+        "import hpcrun, json, sys\n"
+        "print(json.dumps(hpcrun.read_runs()))\nprint(json.dumps(hpcrun.read_runs('last/1')))\n"
+        "print('pandas' in sys.modules, 'submitit' in sys.modules)"
+    )
+    everything, element, imported = program(hpcrun, code).splitlines()
+    assert json.loads(everything) == hpcrun.document("status", "--all")["runs"]
+    assert json.loads(element) == hpcrun.document("status", "last/1")["runs"]
+    assert imported == "False False"
+
+
+def test_without_pandas_a_table_is_one_sentence_with_what_to_install(hpcrun: Hpcrun) -> None:
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "true", check=True)
+    code = (
+        "import sys; sys.modules['pandas'] = None\nimport hpcrun\n"
+        "for read in (hpcrun.read_status, hpcrun.read_metrics):\n"
+        "    try: read()\n"
+        "    except hpcrun.errors.HpcrunError as error: print(error.message, error.hint)\n"
+        "print(len(hpcrun.read_runs()))"
+    )
+    status, metrics, number = program(hpcrun, code).splitlines()
+    assert status.startswith(
+        "tables need pandas, which is not installed in this Python pip install"
+    )
+    assert metrics == status
+    assert number == "1"

@@ -3,47 +3,29 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.harness import REPO, Hpcrun
+from tests.package.environments import Dist, install, run, tool
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["newest", "lowest"])
+def installed(
+    request: pytest.FixtureRequest, dist: Dist, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A virtual environment that holds the wheel, its dependencies, and nothing else.
 
-    pip is not installed there, and compiles nothing: most of it no test imports.
+    The dependencies have the newest version, or the lowest that pyproject.toml allows and that has
+    a wheel for this Python. Nothing is compiled there: most of it no test imports.
     """
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [
-        sys.executable,
-        "-m",
-        "build",
-        "--wheel",
-        "--no-isolation",
-        "--outdir",
-        str(folder),
-        str(REPO),
-    ]
-    subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = folder.glob("hpcrun_slurm-*.whl")
-    venv = folder / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        f"{venv}/bin/python",
-        "install",
-        "--quiet",
-        "--no-compile",
-    ]
-    subprocess.run([*install, str(wheel)], check=True)
+    venv = tmp_path_factory.mktemp("wheel") / "venv"
+    if request.param == "lowest":
+        lowest = ["--resolution", "lowest-direct", "--only-binary", ":all:"]
+        install(venv, dist.wheel, *dist.requirements, options=lowest)
+    else:
+        install(venv, dist.wheel)
     return venv
 
 
@@ -134,32 +116,18 @@ def test_the_wheel_carries_the_programs_of_a_preflight_and_no_torch(
 
 
 def test_another_package_adds_a_command(installed: Path, tmp_path: Path) -> None:
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        f"{installed}/bin/python",
-        "install",
-        "--quiet",
-        "--no-compile",
-    ]
     plugin = tmp_path / "plugin"
     shutil.copytree(REPO / "tests/data/plugin", plugin)
-    build = [
-        sys.executable,
-        "-m",
-        "build",
-        "--wheel",
-        "--no-isolation",
-        "--outdir",
-        str(tmp_path),
-        str(plugin),
+    uv = [
+        tool("uv"),
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--python",
+        installed / "bin/python",
     ]
-    subprocess.run(build, check=True, capture_output=True)
-    subprocess.run(
-        [*install, "--no-deps", str(next(tmp_path.glob("hpcrun_greeting-*.whl")))], check=True
-    )
+    run(*uv, plugin, home=tmp_path)
     person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
     program = f"{installed}/bin/hpcrun"
     assert (
@@ -168,3 +136,27 @@ def test_another_package_adds_a_command(installed: Path, tmp_path: Path) -> None
     )
     assert "Greet somebody from the folder of the runs." in person.run(program, "--help").stdout
     assert "Who is greeted." in person.run(program, "greet", "--help").stdout
+
+
+def test_a_wrong_number_is_named_with_each_version_of_typer(
+    installed: Path, tmp_path: Path
+) -> None:
+    person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
+    done = person("logs", "-n", "two")
+    assert done.returncode == 2
+    assert "hpcrun: --lines: 'two' is not a valid integer" in done.stderr
+
+
+def test_texts_of_any_kind_are_parsed_with_each_version_of_tree_sitter(
+    installed: Path, tmp_path: Path
+) -> None:
+    person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
+    program = (
+        "import random\nfrom hpcrun.job.text.shell_text import read_commands\n"
+        "parts = '$( ${ ` <<E \\n E \\' \" { } (( [[ case esac for do done $(( \\\\ é | && a ='"
+        ".split(' ')\n"
+        "random.seed(0)\n"
+        "for _ in range(2000): read_commands(''.join(random.choices(parts, k=20)))\n"
+        "print('parsed')"
+    )
+    assert person.run(f"{installed}/bin/python", "-c", program).stdout == "parsed\n"

@@ -14,6 +14,7 @@ from hpcrun.features.doctor.check_site import is_shared
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.job.profile_model import Profile
 from hpcrun.machine.host import DriverFacts, PythonFacts
+from hpcrun.machine.namesakes import Namesake
 from hpcrun.runs.folder_checks import Mount
 
 _OLDEST = (3, 10)  # what torch has wanted since 2.9
@@ -108,6 +109,11 @@ def judge_prefix(python: PythonEnvironment, mount: Mount | None) -> list[Check]:
         f"{_ANOTHER}"
     )
     return [Check(PYTHON, "environment", "yellow", seen, fix)]
+
+
+def judge_namesakes(others: Sequence[Namesake]) -> list[Check]:
+    """Warn of other software that takes the name of this hpcrun."""
+    return [Check(PYTHON, "hpcrun", "yellow", other.seen, other.fix) for other in others]
 
 
 def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -> list[Check]:

@@ -39,6 +39,7 @@ from hpcrun.features.doctor.check_profile import (
 from hpcrun.features.doctor.check_python import (
     comes_with_the_job,
     judge_driver,
+    judge_namesakes,
     judge_prefix,
     judge_python,
     judge_torch,
@@ -49,6 +50,7 @@ from hpcrun.job.plan.job_plan import Plan, PythonEnvironment
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.read_request import read_request
 from hpcrun.machine.host import ask_driver, ask_python, ask_quota, try_modules
+from hpcrun.machine.namesakes import namesakes
 from hpcrun.machine.process import SlurmSite
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.runs.folder_checks import look_at_place, mount_of
@@ -126,6 +128,7 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     late_runs = Check(RUNS, "writable", "red", f"{runs} does not respond", fix)
     parts.append(_Part(lambda: _check_runs(runs, env, on_slurm=on_slurm), [late_runs]))
     parts.append(_Part(_checks_of_features))
+    parts.append(_Part(lambda: judge_namesakes(namesakes(env.get("PATH", "")))))
     until_s = time.monotonic() + _ALL_WITHIN_S
     of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))
     checks = _checks_of(parts, until_s)

@@ -37,8 +37,8 @@ if sys.version_info >= (3, 10) else sys.exit(1)' 2>/dev/null && exit 0
 done; exit 1
 """
 
-# pip's own wheel is a program: the Python of a cluster may lack ensurepip. The program of hpcrun
-# names its Python in line 1, or in line 2 where the path is too long for the first
+# pip's own wheel is a program: the Python of a cluster may lack ensurepip. The programs of
+# hpcrun name their Python in line 1, or in line 2 where the path is too long for the first
 _INSTALL = """set -e
 cd {folder}
 {python} -m venv --clear --without-pip {version}.part
@@ -47,7 +47,7 @@ set -- {version}.wheels/pip-*.whl
 {version}.wheels/{wheel}
 test ! -e {version} || find {version} -delete
 mv {version}.part {version}
-sed -i '1,2s|{version}.part|{version}|' {version}/bin/hpcrun
+sed -i '1,2s|{version}.part|{version}|' {version}/bin/hpcrun {version}/bin/hpcrun-slurm
 find {version}.wheels -delete
 """
 
