@@ -1,6 +1,9 @@
 """hpcrun: one command takes a PyTorch training script from a laptop to a multi-node Slurm job."""
 
 # The command line imports this before it can answer Ctrl-C: nothing large is imported here.
+import sys
+
+from hpcrun.version import NOT_ON_WINDOWS
 from hpcrun.version import __version__ as __version__
 
 TYPE_CHECKING = False
@@ -25,11 +28,8 @@ def __getattr__(name: str) -> "Any":
     if name not in _MODULES:
         raise AttributeError(f"module 'hpcrun' has no attribute {name!r}")
     import importlib
-    import sys
 
     if sys.platform == "win32":
-        from hpcrun.version import NOT_ON_WINDOWS
-
         raise ImportError(NOT_ON_WINDOWS)
 
     # the command line imports this package as well, and has no time for submitit and pandas

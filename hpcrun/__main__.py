@@ -7,6 +7,8 @@ HPCToolkit has a command ``hpcrun`` too. That command cannot shadow the second n
 import os
 import sys
 
+from hpcrun.version import NOT_ON_WINDOWS
+
 _NO_READER = 1
 """The exit status of a command whose output nobody reads any more, as of any command here."""
 TYPE_CHECKING = False
@@ -76,8 +78,6 @@ def _run_elsewhere() -> None:
 def main() -> "NoReturn":
     """Run hpcrun; Ctrl-C while it is still being imported is no traceback either."""
     if sys.platform == "win32":
-        from hpcrun.version import NOT_ON_WINDOWS
-
         sys.exit(NOT_ON_WINDOWS)
     try:
         import gc

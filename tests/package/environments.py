@@ -63,7 +63,6 @@ def run(*argv: str | Path, home: Path, **env: str) -> Completed:
         env={**plain, "HOME": str(home), **caches, **env},
         capture_output=True,
         text=True,
-        timeout=280,
     )
     assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
     return done
@@ -78,7 +77,7 @@ def install(venv: Path, *packages: str | Path, options: Sequence[str] = ()) -> N
     """Install packages with uv into a new environment of the Python that tests, without pip."""
     home = venv.parent
     run(sys.executable, "-m", "venv", "--without-pip", venv, home=home)
-    uv = [tool("uv"), "pip", "install", "--quiet", "--python", venv / "bin/python"]
+    uv = [tool("uv"), "pip", "install", "--quiet", "--python", str(venv / "bin/python")]
     run(*uv, *options, *packages, home=home)
 
 

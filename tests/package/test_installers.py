@@ -10,6 +10,8 @@ import pytest
 from hpcrun.version import __version__
 from tests.package.environments import PYTHONS, Dist, run, tool
 
+pytestmark = pytest.mark.timeout(1200)  # they download and compile 36 packages
+
 MOST_PACKAGES = 36
 MOST_BYTES = 110 * 1024**2
 VERSION = f"hpcrun {__version__}\n"
@@ -60,7 +62,7 @@ def test_uvx_starts_the_program_by_the_name_of_the_package(
 def test_pipx_runs_and_installs_the_program(dist: Dist, python: str, home: Path) -> None:
     pipx = tool("pipx")
     env = {"PIPX_HOME": f"{home}/pipx", "PIPX_BIN_DIR": f"{home}/bin", "USE_EMOJI": "0"}
-    spec = ["run", "--python", python, "--spec", dist.wheel, "hpcrun-slurm", "--version"]
+    spec = ["run", "--python", python, "--spec", str(dist.wheel), "hpcrun-slurm", "--version"]
     assert run(pipx, *spec, home=home, **env).stdout == VERSION
     run(pipx, "install", "--python", python, dist.wheel, home=home, **env)
     path = f"{home}/bin:{os.environ['PATH']}"

@@ -50,7 +50,12 @@ def test_each_link_of_the_readme_leads_to_a_file_of_the_repository(
 
 
 def test_the_wheel_has_what_a_wheel_should_have_and_no_more(dist: Dist) -> None:
-    check = [tool("check-wheel-contents"), "--config", REPO / "pyproject.toml", dist.wheel]
+    check = [
+        tool("check-wheel-contents"),
+        "--config",
+        str(REPO / "pyproject.toml"),
+        str(dist.wheel),
+    ]
     done = subprocess.run(check, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     names = ZipFile(dist.wheel).namelist()

@@ -125,7 +125,7 @@ def test_another_package_adds_a_command(installed: Path, tmp_path: Path) -> None
         "--quiet",
         "--no-deps",
         "--python",
-        installed / "bin/python",
+        f"{installed}/bin/python",
     ]
     run(*uv, plugin, home=tmp_path)
     person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
