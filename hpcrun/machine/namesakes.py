@@ -48,14 +48,21 @@ def _other_program(search_path: str) -> list[Namesake]:
 
 
 def _starts_this_python(program: str) -> bool:
-    """Return whether a program is a script that starts hpcrun with the Python that runs this."""
+    """Return whether a program is a script that starts hpcrun with the Python that runs this.
+
+    The script names this Python, or the two share a folder: uvx writes scripts without a path.
+    """
     try:
         with open(program, "rb") as file:
             text = file.read(_SCRIPT_BYTES)
     except OSError:
         return False
-    python = os.path.join(os.path.dirname(sys.executable), "python")
-    return b"hpcrun.__main__" in text and os.fsencode(python) in text
+    if b"hpcrun.__main__" not in text:
+        return False
+    folder = os.path.dirname(sys.executable)
+    if os.fsencode(os.path.join(folder, "python")) in text:
+        return True
+    return os.path.dirname(os.path.realpath(program)) == os.path.realpath(folder)
 
 
 def _other_package() -> list[Namesake]:

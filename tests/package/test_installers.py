@@ -56,7 +56,7 @@ def test_uvx_starts_the_program_by_the_name_of_the_package(
     uvx = [tool("uvx"), "--quiet", "--no-python-downloads", "--python", python]
     name = f"hpcrun-slurm=={__version__}"
     done = run(*uvx, "--find-links", dist.folder, name, "--version", home=home)
-    assert done.stdout == VERSION
+    assert (done.stdout, done.stderr) == (VERSION, "")
 
 
 def test_pipx_runs_and_installs_the_program(dist: Dist, python: str, home: Path) -> None:
