@@ -5,7 +5,6 @@ Mistakes in merged values are shown with their lines. Editors get the JSON Schem
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from hpcrun.errors import UsageError, nearest
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.recognise_secrets import is_secret, secret_in_command, secret_kind
 from hpcrun.job.text.units import error_words
+from hpcrun.profiles.key_docs import attribute_docs
 from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, Origin, dotted, values_in
 
 if TYPE_CHECKING:
@@ -194,7 +194,6 @@ def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
     )
 
 
-_OF_PROPERTY = ("title", "description", "default")  # the rest belongs to one form of the value
 _SCALAR = ["string", "number", "boolean"]
 
 
@@ -202,13 +201,20 @@ def profile_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a profile file.
 
     It is the schema of the model, with additions for files: ``extends``, ``null`` to remove,
-    ``list+`` to extend, and unquoted numbers as text.
+    ``list+`` to extend, and unquoted numbers as text. Every key has a description.
     """
-    from hpcrun.job.profile_model import Profile
+    from hpcrun.job import profile_model
 
-    model = Profile.model_json_schema()
-    sections = {name: _section(section) for name, section in model.pop("$defs", {}).items()}
-    schema = _section(model)
+    schema = profile_model.Profile.model_json_schema()
+    sections: dict[str, dict[str, Any]] = schema.pop("$defs", {})
+    for section in sections.values():
+        # a docstring's lines end where the code's layout wants it
+        section["description"] = " ".join(section["description"].split())
+        del section["title"]
+    for name, section in (("Profile", schema), *sections.items()):
+        docs = attribute_docs(getattr(profile_model, name))
+        section["properties"] = _properties(section["properties"], docs, sections)
+        section["additionalProperties"] = False
     schema["properties"].pop("name", None)
     # "card: gpu/a100" takes the card of a part
     for section in (schema, sections["GpuTypeSection"]):
@@ -228,21 +234,30 @@ def profile_schema() -> dict[str, Any]:
     }
 
 
-def _section(section: dict[str, Any]) -> dict[str, Any]:
-    if "properties" not in section:
-        return section
-    properties: dict[str, Any] = {}
-    for name, value in section["properties"].items():
-        properties[name] = _value(value)
+def _properties(
+    properties: Mapping[str, Any], docs: Mapping[str, str], sections: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the properties of a section as a file has them.
+
+    Args:
+        properties: those of the model.
+        docs: key → its description; a key that is a section has the section's.
+        sections: name → the schema of a section.
+    """
+    written: dict[str, Any] = {}
+    for name, value in properties.items():
+        section = sections.get(value.get("$ref", "").rpartition("/")[2])
+        description = docs.get(name) or (section["description"] if section else "")
+        default = value.pop("default", None)
+        value.pop("title", None)  # the name again
+        written[name] = {"description": description, **_value(value)}
+        if isinstance(default, bool | int | str) and default != "":
+            written[name]["default"] = default
         if _has_list(value):
-            properties[name + EXTEND] = {
-                **_as_written(value),
+            written[name + EXTEND] = {
                 "description": f"Added to the {name} that are there.",
+                **_as_written(value),
             }
-    written = {**section, "properties": properties, "additionalProperties": False}
-    if "description" in section:
-        # a docstring's lines end where the code's layout wants it
-        written["description"] = re.sub(r"(?<!\n)\n(?!\n)", " ", section["description"])
     return written
 
 
@@ -254,11 +269,9 @@ def _has_list(value: dict[str, Any]) -> bool:
 
 def _value(value: dict[str, Any]) -> dict[str, Any]:
     """Return a property that may also be null."""
-    schema: dict[str, Any] = {key: value[key] for key in _OF_PROPERTY if key in value}
-    rest = {key: item for key, item in value.items() if key not in schema}
-    options = value.get("anyOf") or [rest]
+    options = value.get("anyOf") or [value]
     written = [_as_written(option) for option in options if option.get("type") != "null"]
-    return {**schema, "anyOf": [*written, {"type": "null"}]}
+    return {"anyOf": [*written, {"type": "null"}]}
 
 
 def _as_written(value: dict[str, Any]) -> dict[str, Any]:
