@@ -68,8 +68,10 @@ check: $(VENV)/installed-dev ## everything CI checks besides the tests
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck dev/*.sh .ci/run
 	$(BIN)/python -m dev.size
+	$(BIN)/python -m dev.reference --check
 
-golden: $(VENV)/installed-dev ## write tests/golden anew: read the difference before you commit it
+golden: $(VENV)/installed-dev ## write tests/golden and the pages from the program anew: read the difference before you commit it
+	$(BIN)/python -m dev.reference
 	$(BIN)/python -m pytest tests/golden --update-golden
 
 pictures: $(VENV)/installed-dev $(TRACKERS)/installed ## take the pictures in docs/pictures anew, on the cluster (root); ARGS names some

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 from submitit.core import core
@@ -23,7 +23,9 @@ from submitit.core.utils import DelayedSubmission
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.jobs.submission import FunctionArray, changed_job, submit
+from hpcrun.api.executor_parameters import ChangedParameters, ExecutorParameters
 from hpcrun.api.function_job import FunctionJob
+from hpcrun.api.own_parameters import OwnParameters, show_parameters
 from hpcrun.api.python_spelling import as_parameter, as_parameter_of_submitit, in_python
 from hpcrun.api.submitit_names import NAMES, read_names
 from hpcrun.cli.context import Context, make_context
@@ -39,13 +41,16 @@ from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.quoting import job_name_from
 from hpcrun.profiles.load import load_profile
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 PROGRAM = "hpcrun_function"
 """The module that every task runs; below the run's folder, in ``programs/runtime/``."""
 _IN_PYTHON = {field: option for field, option in JOB_FIELDS.items() if option.in_python}
 _NAMES = {field: option.python_name or field for field, option in _IN_PYTHON.items()}
 """Field of the request → parameter."""
 _FIELDS = {name: field for field, name in _NAMES.items()}
-_OWN = ("profile", "array_parallelism", "stderr_to_stdout")
+_OWN = ("profile", *OwnParameters.__annotations__)
 _log = logging.getLogger("hpcrun")
 
 
@@ -63,15 +68,9 @@ class Executor(core.Executor):
 
     Args:
         profile: name of the profile; by default chosen as ``hpcrun submit`` does.
-        tasks_per_node: processes on each node that call the function, 1 by default; see
-            ``job.results()``.
-        array_parallelism: how many elements of an array run at a time; by default as many as fit,
-            and on this machine all, or one after the other where they use its GPUs.
-        stderr_to_stdout: the tasks write stderr into the log of stdout.
-        **values: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or
-            ``"h100:4"``, ``nodes=2``, ``time="4h"``, ``mem="64G"``, ``env={...}``,
-            ``setup=[...]``, ``sbatch={...}``, ``requeue=3`` ... submitit's names are known, too:
-            ``timeout_min=240``, ``mem_gb=64``, ``comment="mine"`` ...
+        **values: the options of ``hpcrun submit``, in Python's spelling: ``gpus="h100:4"``,
+            ``time="4h"``, ``env={...}``, ``setup=[...]``, ``sbatch={...}`` ... ``docs/api.md``
+            has all. submitit's names are known, too: ``timeout_min=240``, ``mem_gb=64`` ...
 
     Raises:
         UsageError: a parameter is misspelt, or its value cannot be read.
@@ -85,9 +84,15 @@ class Executor(core.Executor):
     speller = staticmethod(as_parameter)
     """How messages spell parameters."""
 
-    def __init__(self, profile: str | None = None, **values: Any) -> None:
+    def __init__(self, profile: str | None = None, **values: Unpack[ExecutorParameters]) -> None:
         super().__init__(make_context(announce=None).store.root)
         self._internal_update_parameters(profile=profile, **values)
+
+    def update_parameters(  # type: ignore[override]  # submitit's takes anything
+        self, **values: Unpack[ChangedParameters]
+    ) -> None:
+        """Change parameters, for the calls that follow; None resets one."""
+        super().update_parameters(**values)
 
     @in_python
     def _internal_update_parameters(self, **values: Any) -> None:
@@ -206,6 +211,10 @@ class Executor(core.Executor):
         if at_once:
             array += f"%{at_once}"
         return changed_job(prepared, surroundings, {"array": array})
+
+
+show_parameters(Executor.__init__, ExecutorParameters)
+show_parameters(Executor.update_parameters, ChangedParameters)
 
 
 class ExecutorOfSubmitit(Executor):

@@ -17,8 +17,10 @@ _INSTEAD = {
     "after": "sbatch={'dependency': ...}",
     "dry-run": "executor.script()",
     "json": "job.job_id",
+    "max-parallel": "array_parallelism",
     "launcher": "(srun starts the tasks)",
     "output-dir": "HPCRUN_RUNS",
+    "sweep": "executor.map_array()",
     "wait": "job.wait()",
 }
 """What Python has for options that are no parameters."""

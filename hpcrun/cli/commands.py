@@ -372,7 +372,7 @@ hpcrun profile detect --write mycluster  # Save it
 hpcrun profile env a100  # What a profile sets, and why
 hpcrun profile env NCCL_SOCKET_IFNAME  # One variable
 hpcrun profile schema > profile.schema.json  # Save the schema for an editor
-hpcrun profile schema | jq '.properties | keys'  # List its keys
+hpcrun profile schema --config > config.schema.json  # The one of config.yaml
 """
 """Of each command two or three: the line to type, of which 76 characters fit a terminal, and what
 it does.

@@ -28,7 +28,7 @@ _NAME = {"fg": "cyan", "bold": True}
 _PLACEHOLDER = {"fg": "cyan"}
 
 
-class _HelpRow(NamedTuple):
+class HelpRow(NamedTuple):
     """An argument, an option or a command, and its description."""
 
     name: str  # ``-n, --lines``
@@ -41,7 +41,7 @@ class _HelpRow(NamedTuple):
         return len(self.name) + len(self.placeholder)
 
 
-Sections = Mapping[str, Sequence[_HelpRow]]
+Sections = Mapping[str, Sequence[HelpRow]]
 """Heading → the rows below it."""
 
 
@@ -56,19 +56,25 @@ def help_page(command: Any, ctx: Any) -> str:
     parts = [_usage(command, ctx, width)]
     for paragraph in (command.help or "").split("\n\n"):
         parts.append(_fill(paragraph, width))
-    parts += _tables(_parameters(command, ctx), width)
-    parts += _tables(_commands(command), width)
+    parts += _tables(parameter_sections(command, ctx), width)
+    parts += _tables(command_sections(command), width)
     parts.append("\n".join(_epilog_lines(command.epilog or "", width)))
     return "\n\n".join(part for part in parts if part)
 
 
 def _usage(command: Any, ctx: Any, width: int) -> str:
-    pieces = ["Usage:", ctx.command_path, command.options_metavar]
-    pieces += [_usage_of(param) for param in command.params if _is_argument(param)]
-    if hasattr(command, "commands"):
-        pieces.append(command.subcommand_metavar)
-    text = _fill(" ".join(pieces), width, subsequent_indent=" " * 8)
+    words = ["Usage:", *usage_words(command, ctx.command_path)]
+    text = _fill(" ".join(words), width, subsequent_indent=" " * 8)
     return text.replace("Usage:", _styled("Usage:", _HEADING), 1)
+
+
+def usage_words(command: Any, path: str) -> list[str]:
+    """Return how a command is typed: its path, and its options and arguments."""
+    words = [path, command.options_metavar]
+    words += [_usage_of(param) for param in command.params if _is_argument(param)]
+    if hasattr(command, "commands"):
+        words.append(command.subcommand_metavar)
+    return words
 
 
 def _usage_of(argument: Any) -> str:
@@ -82,31 +88,31 @@ def _usage_of(argument: Any) -> str:
     return name if argument.nargs == 1 else f"{name}..."
 
 
-def _parameters(command: Any, ctx: Any) -> Sections:
+def parameter_sections(command: Any, ctx: Any) -> Sections:
     """Return the arguments and options below the headings of their panels."""
-    sections: dict[str, list[_HelpRow]] = {"Arguments": [], "Options": []}
+    sections: dict[str, list[HelpRow]] = {"Arguments": [], "Options": []}
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         if record is None:  # it is hidden
             continue
         description = " ".join(record[1].split())
         if _is_argument(param):
-            row = _HelpRow(_argument_label(param), "", description)
+            row = HelpRow(_argument_label(param), "", description)
             heading = param.rich_help_panel or "Arguments"
         else:
-            row = _HelpRow(_option_names(param), _placeholder(param, ctx), description)
+            row = HelpRow(_option_names(param), _placeholder(param, ctx), description)
             heading = param.rich_help_panel or "Options"
         sections.setdefault(heading, []).append(row)
     return sections
 
 
-def _commands(group: Any) -> Sections:
+def command_sections(group: Any) -> Sections:
     """Return the commands of a group below the headings of their panels."""
-    sections: dict[str, list[_HelpRow]] = {}
+    sections: dict[str, list[HelpRow]] = {}
     for name, command in getattr(group, "commands", {}).items():
         first_line = (command.help or "").partition("\n")[0]
         heading = command.rich_help_panel or "Commands"
-        sections.setdefault(heading, []).append(_HelpRow(name, "", first_line))
+        sections.setdefault(heading, []).append(HelpRow(name, "", first_line))
     return sections
 
 
@@ -154,7 +160,7 @@ def _tables(sections: Sections, width: int) -> list[str]:
     return tables
 
 
-def _row_lines(row: _HelpRow, column: int, width: int) -> list[str]:
+def _row_lines(row: HelpRow, column: int, width: int) -> list[str]:
     label = "  " + _styled(row.name, _NAME) + _styled(row.placeholder, _PLACEHOLDER)
     indent = " " * column
     text = _fill(row.description, width, initial_indent=indent, subsequent_indent=indent)

@@ -219,8 +219,11 @@ def diff(left: str = NAME, right: str = NAME, _json: JsonOption = False) -> Outc
     return Outcome(text, lambda: profile_tables.diff_json(differences, left, right))
 
 
-def schema() -> Outcome:
+def schema(
+    config: bool = flag("--config", "Print the schema of config.yaml instead."),
+) -> Outcome:
     """Print the JSON Schema of a profile file, for completion in editors."""
-    from hpcrun.profiles.validate import profile_schema
+    from hpcrun.profiles.file_schemas import config_schema, profile_schema
 
-    return Outcome(lambda: [verbatim(json.dumps(profile_schema(), indent=2) + "\n")])
+    document = config_schema() if config else profile_schema()
+    return Outcome(lambda: [verbatim(json.dumps(document, indent=2) + "\n")])

@@ -1,7 +1,4 @@
-"""The profile model as files show it.
-
-Mistakes in merged values are shown with their lines. Editors get the JSON Schema.
-"""
+"""The profile model as files show it: the mistakes in merged values, with their lines."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from hpcrun.errors import UsageError, nearest
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.recognise_secrets import is_secret, secret_in_command, secret_kind
 from hpcrun.job.text.units import error_words
-from hpcrun.profiles.key_docs import attribute_docs
 from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, Origin, dotted, values_in
 
 if TYPE_CHECKING:
@@ -91,6 +87,8 @@ def _schemas(key: Key) -> list[dict[str, Any]]:
 
     An unknown key has none.
     """
+    from hpcrun.profiles.file_schemas import profile_schema
+
     schema = profile_schema()
     if not key:
         return [schema]
@@ -192,105 +190,3 @@ def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
         f"holds {kind}; list a variable under 'secrets', export it where you submit, and use "
         "$NAME here"
     )
-
-
-_SCALAR = ["string", "number", "boolean"]
-
-
-def profile_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of a profile file.
-
-    It is the schema of the model, with additions for files: ``extends``, ``null`` to remove,
-    ``list+`` to extend, and unquoted numbers as text. Every key has a description.
-    """
-    from hpcrun.job import profile_model
-
-    schema = profile_model.Profile.model_json_schema()
-    sections: dict[str, dict[str, Any]] = schema.pop("$defs", {})
-    for section in sections.values():
-        # a docstring's lines end where the code's layout wants it
-        section["description"] = " ".join(section["description"].split())
-        del section["title"]
-    for name, section in (("Profile", schema), *sections.items()):
-        docs = attribute_docs(getattr(profile_model, name))
-        section["properties"] = _properties(section["properties"], docs, sections)
-        section["additionalProperties"] = False
-    schema["properties"].pop("name", None)
-    # "card: gpu/a100" takes the card of a part
-    for section in (schema, sections["GpuTypeSection"]):
-        section["properties"]["card"]["anyOf"].insert(0, {"type": "string"})
-    names = {"type": "array", "items": {"type": "string"}}
-    extends = {
-        "description": "The profiles and parts this one lies over.",
-        "anyOf": [{"type": "string"}, names],
-    }
-    schema["properties"] = {"extends": extends, **schema["properties"]}
-    schema.pop("required", None)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": "hpcrun cluster profile",
-        "$defs": sections,
-    }
-
-
-def _properties(
-    properties: Mapping[str, Any], docs: Mapping[str, str], sections: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the properties of a section as a file has them.
-
-    Args:
-        properties: those of the model.
-        docs: key → its description; a key that is a section has the section's.
-        sections: name → the schema of a section.
-    """
-    written: dict[str, Any] = {}
-    for name, value in properties.items():
-        section = sections.get(value.get("$ref", "").rpartition("/")[2])
-        description = docs.get(name) or (section["description"] if section else "")
-        default = value.pop("default", None)
-        value.pop("title", None)  # the name again
-        written[name] = {"description": description, **_value(value)}
-        if isinstance(default, bool | int | str) and default != "":
-            written[name]["default"] = default
-        if _has_list(value):
-            written[name + EXTEND] = {
-                "description": f"Added to the {name} that are there.",
-                **_as_written(value),
-            }
-    return written
-
-
-def _has_list(value: dict[str, Any]) -> bool:
-    if value.get("type") == "array":
-        return True
-    return any(_has_list(option) for option in value.get("anyOf", []))
-
-
-def _value(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a property that may also be null."""
-    options = value.get("anyOf") or [value]
-    written = [_as_written(option) for option in options if option.get("type") != "null"]
-    return {"anyOf": [*written, {"type": "null"}]}
-
-
-def _as_written(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a value's schema in the form that the file has.
-
-    In a file, ``account: 0042`` is text, and ``max: 1-00:00:00`` is a time.
-    """
-    if "enum" in value or "const" in value or "$ref" in value:
-        return value
-    if value.get("type") in ("string", "integer", "number"):
-        rest = {key: item for key, item in value.items() if key != "type"}
-        return {**rest, "type": ["string", "number"]}
-    if value.get("type") == "array" and "items" in value:
-        return {**value, "items": _as_written(value["items"])}
-    if value.get("type") == "object" and "additionalProperties" in value:
-        inner = value["additionalProperties"]
-        if isinstance(inner, dict) and inner.get("type"):
-            written = _as_written(inner)
-        else:
-            written = {"type": _SCALAR}
-        return {**value, "additionalProperties": {"anyOf": [written, {"type": "null"}]}}
-    return value

@@ -112,6 +112,9 @@ def test_the_wheel_carries_templates_and_profiles(
         with subtests.test(name=name):
             assert name in listed
     assert "init_process_group" in person("profile", "env", "NCCL_TIMEOUT", check=True).stdout
+    # on MANPATH where its bin/ is on PATH
+    pages = {path.name for path in (installed / "share/man/man1").glob("hpcrun*.1")}
+    assert {"hpcrun.1", "hpcrun-submit.1", "hpcrun-scale-plan.1"} <= pages
     (schema,) = installed.rglob("hpcrun/shipped/cluster_profiles/schema.json")
     assert schema.read_text() == person("profile", "schema", check=True).stdout
     script = person(

@@ -188,6 +188,7 @@ class JobRequest:
         "--nproc-per-node N",
         "Ranks on each node (torchrun --nproc-per-node). Default: one per GPU.",
         python_name="tasks_per_node",
+        python_help="Processes on each node that call the function. Default: 1.",
         seldom=True,
     )
     ntasks_per_node: int | None = RANKS.number(
@@ -209,6 +210,7 @@ class JobRequest:
         "--cpus-per-task -c N",
         "CPUs of each Slurm task (sbatch --cpus-per-task). A task is a node, or a rank with "
         "--launcher srun.",
+        python_help="CPUs of each process that calls the function.",
         seldom=True,
     )
     cpus_per_gpu: int | None = RESOURCES.number(
@@ -289,6 +291,7 @@ class JobRequest:
     python: str | None = ENVIRONMENT.raw_text(
         "--python PATH",
         "Python of the job. Default: that of the active virtual or conda environment.",
+        python_help="Python of the job. Default: the one that submits.",
         seldom=True,
     )
     uv: bool = ENVIRONMENT.flag(
@@ -394,10 +397,12 @@ class JobRequest:
         write=sweep_texts,
         default=(),
         repeatable=True,
+        in_python=False,
     )
     sweep_file: str | None = SWEEPS.text(
         "--sweep-file FILE",
         "Read parameters from YAML (product:, zip:, or a list) or from CSV with a header.",
+        in_python=False,
         seldom=True,
     )
     array: str | None = SWEEPS.text(
@@ -410,6 +415,7 @@ class JobRequest:
         "--max-parallel N",
         "Array elements that may run at once (sbatch --array=...%N); with --pack, tasks. "
         "Default: all.",
+        in_python=False,
         seldom=True,
     )
     pack: int | None = SWEEPS.number(
@@ -430,6 +436,7 @@ class JobRequest:
         read=read_elements,
         write=index_ranges,
         default=(),
+        in_python=False,
         seldom=True,
     )
 
@@ -450,7 +457,10 @@ class JobRequest:
         seldom=True,
     )
     retry_on_failure: bool = REQUEUE.flag(
-        "--retry-on-failure", "Requeue also when the program fails; needs --requeue.", seldom=True
+        "--retry-on-failure",
+        "Requeue also when the program fails; needs --requeue.",
+        python_help="Requeue also when the function fails; needs requeue.",
+        seldom=True,
     )
     exclude_bad_nodes: bool = REQUEUE.flag(
         "--exclude-bad-nodes",
@@ -469,6 +479,7 @@ class JobRequest:
         "--spares N",
         "Allocate N spare nodes that replace failed ones; needs --restarts. Default: the "
         "profile's.",
+        python_help="Allocate N spare nodes that replace failed ones; needs restarts.",
         least=0,
         most=MOST_TIMES,
         seldom=True,
@@ -494,6 +505,7 @@ class JobRequest:
     name: str | None = NAME_AND_MAIL.text(
         "--name -J NAME",
         "Job name (sbatch --job-name). Default: the script's name.",
+        python_help="Job name (sbatch --job-name). Default: the function's name.",
         check=check_job_name,
     )
     notify: tuple[str, ...] = NAME_AND_MAIL.several(

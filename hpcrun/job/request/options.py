@@ -55,6 +55,7 @@ class DeclaredOption:
     adds: bool = False
     in_python: bool = True  # the Executor has it as a parameter
     python_name: str | None = None  # the name of the parameter; None for that of the field
+    python_help: str | None = None  # what differs from the help there; None if nothing does
     # how a number in Python is typed: ``{}m``; None if it is no text on the command line
     python_number: str | None = None
     complete: Callable[[str], list[str]] | None = None  # what the shell offers for a beginning

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import traceback
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import hpcrun
+from hpcrun.api.executor import _names
 from hpcrun.errors import PlanError, ProfileError, UsageError
 from hpcrun.job.text.quoting import quote_bash
 from tests.harness import Hpcrun
@@ -215,8 +217,32 @@ def test_without_slurm_a_slurm_profile_cannot_run(
 )
 def test_a_traceback_shows_the_hint() -> None:
     with pytest.raises(UsageError) as caught:
-        hpcrun.Executor(profle="a100")
+        hpcrun.Executor(profle="a100")  # type: ignore[call-arg]
     assert traceback.format_exception(caught.value)[-1] == "hint: did you mean 'profile'?\n"
+
+
+def test_the_signature_has_each_parameter_with_its_type() -> None:
+    executor = inspect.signature(hpcrun.Executor).parameters
+    assert {*executor} == {*_names()}
+    assert executor["gpus"].annotation == "int | str | None"
+    assert {*inspect.signature(hpcrun.Executor.update_parameters).parameters} == {"self", *_names()}
+
+
+def test_mypy_knows_the_parameters_and_their_types() -> None:
+    """The comments tell mypy to complain, and mypy complains of a comment without need."""
+    with pytest.raises(UsageError):
+        hpcrun.Executor(gpu=4)  # type: ignore[call-arg]
+    with pytest.raises(UsageError):
+        hpcrun.Executor(requeue=[])  # type: ignore[arg-type]
+    with pytest.raises(UsageError):
+        hpcrun.Executor("a100").update_parameters(requeue=[])  # type: ignore[arg-type]
+    hpcrun.Executor("a100", gpus="a100:4", timeout_min=90, workdir=Path(), setup=["true"])
+
+
+@pytest.mark.parametrize("name", ["sweep", "sweep_file", "elements", "max_parallel"])
+def test_options_of_sweeps_are_no_parameters(name: str) -> None:
+    with pytest.raises(UsageError, match=f"no parameter '{name}'"):
+        hpcrun.Executor(**{name: ["lr=1,2"]})  # type: ignore[arg-type]
 
 
 def test_the_package_has_no_other_names() -> None:

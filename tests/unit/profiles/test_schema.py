@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+from hpcrun.job.profile_model import Profile
+from hpcrun.profiles.config import KEYS, check_config
+from hpcrun.profiles.file_schemas import config_schema, profile_schema
 from hpcrun.profiles.folders import shipped_folder
-from hpcrun.profiles.load import profile_names
-from hpcrun.profiles.validate import known_keys, profile_schema, value_kinds
+from hpcrun.profiles.limits import LIMITS
+from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.profiles.validate import known_keys, value_kinds
+from hpcrun.profiles.yaml_file import parse_yaml
 from tests.unit.builders import read_yaml
 
 SHIPPED = shipped_folder("cluster_profiles")
@@ -74,10 +79,71 @@ def test_it_knows_right_from_wrong() -> None:
         assert allows(schema, data, schema["$defs"]) is (data in right), data
 
 
-def test_the_shipped_copy_says_the_same_and_is_no_profile() -> None:
+def test_the_shipped_copy_is_no_profile() -> None:
     assert not {"schema", "variables"} & set(profile_names([SHIPPED]))
-    kept = json.loads((SHIPPED / "schema.json").read_text())
-    assert kept == profile_schema(), "hpcrun profile schema > cluster_profiles/schema.json"
+
+
+def described(schema: dict[str, Any]) -> dict[str, str]:
+    """Key, behind the name of its section → its description."""
+    sections = {"": schema, **schema["$defs"]}
+    return {
+        f"{name}.{key}": value.get("description", "")
+        for name, section in sections.items()
+        for key, value in section["properties"].items()
+    }
+
+
+@pytest.mark.parametrize("schema", [profile_schema(), config_schema()], ids=["profile", "config"])
+def test_every_key_has_a_description(schema: dict[str, Any]) -> None:
+    descriptions = described(schema)
+    assert len(descriptions) > 10
+    assert [key for key, text in descriptions.items() if not text.endswith(".")] == []
+
+
+def test_the_description_of_a_key_is_the_docstring_of_its_attribute() -> None:
+    key = profile_schema()["$defs"]["RequeueSection"]["properties"]["times"]
+    assert key["description"].startswith("Further attempts after a time limit")
+
+
+def defaults_in(section: dict[str, Any], sections: dict[str, Any]) -> dict[str, Any]:
+    """The defaults that the schema of a section shows, with those of the sections inside."""
+    values: dict[str, Any] = {}
+    for name, key in section["properties"].items():
+        if "default" in key:
+            values[name] = key["default"]
+        for form in key.get("anyOf", ()):
+            inner = sections.get(form.get("$ref", "").rpartition("/")[2])
+            defaults = defaults_in(inner, sections) if inner else {}
+            if defaults:
+                values[name] = defaults
+    return values
+
+
+def test_a_default_in_the_schema_is_what_the_key_is_without_it(tmp_path: Path) -> None:
+    schema = profile_schema()
+    defaults = defaults_in(schema, schema["$defs"])
+    assert defaults["requeue"]["warn"] == "120s"
+    path = tmp_path / "all.yaml"
+    path.write_text(json.dumps(defaults))
+    assert load_profile(str(path), []).profile == Profile(name="all")
+
+
+def test_the_schema_of_a_configuration_has_the_keys_that_hpcrun_reads() -> None:
+    schema = config_schema()
+    assert set(schema["properties"]) == set(KEYS)
+    assert set(schema["$defs"]["LimitsSection"]["properties"]) == set(LIMITS)
+
+
+def test_the_schema_of_a_configuration_knows_right_from_wrong(tmp_path: Path) -> None:
+    text = (
+        "profile: mine\nnotify: [mailto:ada@example.org]\nlimits: {gpus_per_job: 8}\n"
+        "metrics: {loss: 'loss (.*)'}\nwandb_sync: true\nnotify_on: [failed]\ntime: 4h\n"
+    )
+    check_config(text, tmp_path / "config.yaml")
+    schema = config_schema()
+    assert allows(schema, parse_yaml(text, tmp_path / "config.yaml").data, schema["$defs"])
+    for wrong in ({"profil": "mine"}, {"notify": "x"}, {"limits": {"gpus": "8"}}):
+        assert not allows(schema, wrong, schema["$defs"])
 
 
 @pytest.mark.parametrize(
