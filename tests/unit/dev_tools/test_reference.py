@@ -22,13 +22,15 @@ from hpcrun.job.profile_model import Profile
 
 
 def options_of(name: str) -> list[str]:
-    """The options of a command, as typer has them."""
+    """The options of a command that its help shows, as typer has them."""
     command: Any = get_command(build_app([name]))
     for word in name.split():
         command = command.commands[word]
-    return [
-        form for param in command.params if param.param_type_name == "option" for form in param.opts
-    ]
+    forms = []
+    for param in command.params:
+        if param.param_type_name == "option" and not param.hidden:
+            forms += param.opts
+    return forms
 
 
 def test_every_command_and_group_has_a_page_with_all_its_options(subtests: pytest.Subtests) -> None:
