@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from dev.reference import commands, keys, python_api
+from dev.reference import cards, commands, keys, python_api
 from hpcrun.profiles.file_schemas import profile_schema
 
 REPO = Path(__file__).resolve().parents[2]
@@ -19,6 +19,7 @@ def files() -> dict[Path, str]:
     texts = {
         REPO / "cluster_profiles/schema.json": json.dumps(profile_schema(), indent=2) + "\n",
         REPO / "docs/options.md": commands.page(),
+        REPO / "docs/cards.md": cards.page(),
         REPO / "docs/keys.md": keys.page(),
         REPO / "docs/api.md": python_api.page(),
         REPO / "hpcrun/api/executor_parameters.py": python_api.module(),

@@ -19,6 +19,7 @@ from dev.reference import markdown
 from hpcrun.cli.commands import COMMANDS, EXAMPLES, GROUPS
 from hpcrun.cli.help_page import HelpRow, command_sections, parameter_sections, usage_words
 from hpcrun.cli.main import build_app
+from hpcrun.features.skill.schema import commands_with_documents, documents_of
 from hpcrun.version import __version__
 
 
@@ -80,11 +81,15 @@ def page() -> str:
     """Return the page of all options."""
     lines = markdown.head("All options")
     lines += ["What `--help` shows, of every command. [The commands](commands.md) lead here.", ""]
+    documented = commands_with_documents()
     for command in all_commands():
         lines += [f"## {command.name}", ""]
         for paragraph in command.paragraphs:
             lines += [markdown.plain(paragraph), ""]
         lines += ["```text", command.usage, "```", ""]
+        name = command.name.removeprefix("hpcrun ")
+        if name in documented:
+            lines += [_documents(name), ""]
         for heading, rows in command.sections.items():
             cells = [(markdown.code(_label(row)), markdown.plain(row.description)) for row in rows]
             lines += markdown.table([heading, ""], cells)
@@ -94,6 +99,13 @@ def page() -> str:
                 lines += [f"# {purpose}", line]
             lines += ["```", ""]
     return "\n".join(lines)
+
+
+def _documents(name: str) -> str:
+    """Return where the JSON Schema of a command's documents is, and their kinds."""
+    kinds = dict.fromkeys(shape.get("kind") for shape in documents_of(name, COMMANDS[name]))
+    names = "".join(f", `{kind}`" for kind in kinds if kind)
+    return f"JSON: [schema](schemas/{name.replace(' ', '-')}.json){names}"
 
 
 def _label(row: HelpRow) -> str:

@@ -8,7 +8,7 @@ command line::
     hydra.launcher.timeout_min=240
 
 The keys of ``hydra.launcher`` are those of hydra-submitit-launcher and the parameters of
-``hpcrun.Executor``: docs/python.md. The outputs of a job are in Hydra's own folder; its log and its
+``hpcrun.Executor``: docs/api.md. The outputs of a job are in Hydra's own folder; its log and its
 state are those of the element: ``hpcrun status``, ``hpcrun logs RUN/3``, ``hpcrun explain RUN``.
 """
 

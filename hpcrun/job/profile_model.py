@@ -135,7 +135,7 @@ class RequeueSection(_Section):
     """Further attempts in the same allocation after a node failure (--restarts)."""
     spares: Count = Field(default=0, ge=0, le=1000)
     """Additional nodes that a job with restarts requests (--spares)."""
-    warn: Walltime = Field(default=120, json_schema_extra={"default": "120s"})
+    warn: Walltime = 120
     """Time between the warning of the ranks and the time limit (--warn): 120s, 5m."""
     expedite: Switch = False
     """Whether Slurm reserves nodes for the job after a node failure and starts it first; needs
@@ -283,7 +283,10 @@ class ContainerSection(_Section):
 
 
 class Profile(_Section):
-    """A kind of machine: its GPUs, limits, directives, environment and set-up."""
+    """A kind of machine: its GPUs, limits, directives, environment and set-up.
+
+    In --json, times are in seconds and memory is in MB.
+    """
 
     name: str
     """Name of the profile: that of its file."""

@@ -15,6 +15,8 @@ from hpcrun.profiles.yaml_file import EXTEND
 
 Schema = dict[str, Any]
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_WRITTEN_DEFAULTS = {("RequeueSection", "warn"): "120s"}
+"""The defaults that a file has in another form than the model."""
 _SCALAR = ["string", "number", "boolean"]
 
 
@@ -61,10 +63,10 @@ def _described(model: Any, module: Any) -> tuple[Schema, dict[str, Schema]]:
     """
     schema: Schema = model.model_json_schema()
     sections: dict[str, Schema] = schema.pop("$defs", {})
-    schema.pop("required", None)
-    for section in sections.values():
+    for section in (schema, *sections.values()):
+        first = section["description"].partition("\n\n")[0]
         # a docstring's lines end where the code's layout wants it
-        section["description"] = " ".join(section["description"].split())
+        section["description"] = " ".join(first.split())
         section.pop("required", None)
         section.pop("title")
     for name, section in ((model.__name__, schema), *sections.items()):
@@ -73,6 +75,7 @@ def _described(model: Any, module: Any) -> tuple[Schema, dict[str, Schema]]:
         for key, value in section["properties"].items():
             of_section = sections.get(value.get("$ref", "").rpartition("/")[2], {})
             default = value.pop("default", None)
+            default = _WRITTEN_DEFAULTS.get((name, key), default)
             value.pop("title", None)
             if isinstance(default, bool | int | str) and default != "":
                 value["default"] = default

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from hpcrun.cli.commands import COMMANDS, GROUPS
 from hpcrun.cli.main import build_app
-from hpcrun.features.skill.schema import commands_with_documents, documents_of, schema_text
+from hpcrun.features.skill.schema import commands_with_documents, schema_text
 from tests.documents import SCHEMAS, schema_file, validators
 
 DOCUMENTED = commands_with_documents()
@@ -47,16 +47,6 @@ def test_the_schema_in_docs_is_the_one_that_this_code_makes(
         path.write_text(made, "utf-8")
     assert path.read_text("utf-8") == made, "make golden, and read the difference"
     assert validators(command)  # by the schema of schemas
-
-
-def test_the_page_lists_the_documents_of_every_command() -> None:
-    rows = []
-    for command in DOCUMENTED:
-        kinds = {shape.get("kind"): None for shape in documents_of(command, COMMANDS[command])}
-        names = ", ".join(f"`{kind}`" for kind in kinds if kind)
-        rows.append(f"| [`{command}`](schemas/{schema_file(command)}) | {names} |")
-    page = (SCHEMAS.parent / "agents.md").read_text("utf-8")
-    assert [row for row in rows if row not in page.splitlines()] == []
 
 
 def test_every_schema_in_docs_is_of_a_command() -> None:

@@ -15,10 +15,12 @@ from dev.reference import commands, keys, python_api
 from dev.reference.__main__ import MAN, outdated
 from hpcrun.api.own_parameters import SubmititParameters
 from hpcrun.api.submitit_names import NAMES
-from hpcrun.cli.commands import COMMANDS, GROUPS
+from hpcrun.cli.commands import COMMANDS
 from hpcrun.cli.help_page import HelpRow
 from hpcrun.cli.main import build_app
+from hpcrun.features.skill.schema import commands_with_documents, documents_of
 from hpcrun.job.profile_model import Profile
+from tests.documents import schema_file
 
 
 def options_of(name: str) -> list[str]:
@@ -42,9 +44,18 @@ def test_every_command_and_group_has_a_page_with_all_its_options(subtests: pytes
             for option in options_of(name):
                 assert re.search(rf"(`|>|, ){option}\b", section), option
                 assert option.replace("-", "\\-") in man
-    for group in GROUPS:
-        assert f"\n## hpcrun {group}\n" in page
-    assert len(list(MAN.glob("*.1"))) == len(COMMANDS) + len(GROUPS) + 1 >= 45
+    words = {name.split()[0] for name in COMMANDS}
+    assert {f"hpcrun-{word}.1" for word in words} <= {path.name for path in MAN.glob("*.1")}
+    assert all(f"\n## hpcrun {word}\n" in page for word in words)
+
+
+def test_a_command_leads_to_the_schema_of_its_documents() -> None:
+    page = commands.page()
+    for command in commands_with_documents():
+        kinds = {shape.get("kind"): None for shape in documents_of(command, COMMANDS[command])}
+        names = "".join(f", `{kind}`" for kind in kinds if kind)
+        section = page.partition(f"\n## hpcrun {command}\n")[2].partition("\n## ")[0]
+        assert f"[schema](schemas/{schema_file(command)}){names}\n" in section
 
 
 def as_shown(path: Path) -> subprocess.CompletedProcess[str]:
