@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.limits import LimitError, check_limits
+from hpcrun.actions.jobs.limits import LimitError, within_limits
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.jobs.submission import submit
 from hpcrun.actions.ports import Consent, Surroundings
@@ -43,7 +43,9 @@ def prepared(around: Surroundings, **asked: Any) -> Prepared:
 
 
 def check(around: Surroundings, jobs: Sequence[Prepared]) -> Surroundings:
-    return check_limits(jobs, ports(RunStore(around.cwd / "runs"), Takes(), 1000.0), around)
+    here = ports(RunStore(around.cwd / "runs"), Takes(), 1000.0)
+    with within_limits(jobs, here, around) as allowed:
+        return allowed
 
 
 def test_what_equals_the_limits_of_a_partition_is_within(tmp_path: Path) -> None:
