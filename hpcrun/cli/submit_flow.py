@@ -56,6 +56,11 @@ class Start:
     parsable: bool = False
     note: str | None = None  # of each run
 
+    @property
+    def links(self) -> int:
+        """How many jobs follow one another; 1 without a chain."""
+        return self.chain.links if self.chain else 1
+
 
 def read_start(options: dict[str, Any]) -> Start:
     """Take these options of submit and resubmit from the others, and return them, read.
@@ -185,20 +190,19 @@ def submit_job(
         elements = sweep.chosen if sweep else (0,)
         folder = prepared.plan.workdir or context.cwd
         more.append(("again", plan_text.again_text(lineage, folder, elements)))
-        if lineage.code_run:
-            instead = {"code": plan_text.earlier_code(lineage.code_run), **instead}
+        instead = {**_earlier_code(lineage), **instead}
     more += _waits(prepared, start)
-    links = start.chain.links if start.chain else 1
-    instead = {"cost": cost_text(replace(prepared.cost(), links=links)), **instead}
+    instead = {"cost": cost_text(replace(prepared.cost(), links=start.links)), **instead}
     if start.dry_run:
-        yield dry_run_outcome(prepared, parts, more, instead, links=links)
+        yield dry_run_outcome(prepared, parts, more, instead, links=start.links)
         return []
     from hpcrun.actions.jobs.submission import ALONE, submit_all
 
     lineage = lineage or ALONE
-    if start.after:
-        from hpcrun.actions.jobs.after_and_chain import resolve_after
+    if start.after or start.chain:
+        from hpcrun.actions.jobs.after_and_chain import chain_links, note_link, resolve_after
 
+    if start.after:
         resolved, notes = resolve_after(start.after, context.ports)
         yield note(notes)
         lineage = replace(lineage, after=resolved)
@@ -214,8 +218,6 @@ def submit_job(
     lines = plan_text.submitted_lines
     document = plan_text.submissions_json
     if start.chain:
-        from hpcrun.actions.jobs.after_and_chain import chain_links, note_link
-
         noun = "link"
         lines = plan_text.link_line
         document = plan_text.chain_json
@@ -240,6 +242,13 @@ def submit_job(
     if start.chain:
         yield report(plan_text.look_line(done))
     return done
+
+
+def _earlier_code(lineage: Lineage) -> dict[str, str]:
+    """Return the row about the code of an earlier run; none if the run has code of its own."""
+    if not lineage.code_run:
+        return {}
+    return {"code": plan_text.earlier_code(lineage.code_run)}
 
 
 def _to_stderr(lines: Iterable[str], _: Document | None = None) -> Outcome:

@@ -14,7 +14,6 @@ from pathlib import Path
 from hpcrun.actions.jobs.limits import within_limits
 from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.jobs.same_pending import same_remark
 from hpcrun.actions.note_action import note_action
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.errors import (
@@ -30,7 +29,7 @@ from hpcrun.job.launch_options import unknown_note
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.plan.sweep import parts_of
 from hpcrun.job.request.after import dependency_option
-from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.run_paths import RunFolder, run_name
 from hpcrun.job.script import render_script
 from hpcrun.job.text.quoting import with_ending
 from hpcrun.job.text.spelling import spell
@@ -291,7 +290,7 @@ def submit_all(
         if len(jobs) > 1:  # together; submit checks a single one
             surroundings = held.enter_context(within_limits(jobs, ports, surroundings))
         if notes_same:
-            remark = same_remark(jobs[0], ports, surroundings)
+            remark = _same_remark(jobs[0], ports, surroundings)
         for job in jobs:
             try:
                 relations = lineage(tuple(done))
@@ -309,6 +308,17 @@ def submit_all(
                 result = replace(result, remarks="\n".join(remarks))
             done.append(result)
             yield result
+
+
+def _same_remark(job: Prepared, ports: Ports, surroundings: Surroundings) -> str:
+    """Return the remark that the same command is pending already; empty if it is not."""
+    active = sorted(ports.store.active_ids())
+    run_ids = [run_id for run_id in active if run_name(run_id) == job.plan.name]
+    if not run_ids:
+        return ""  # as of most submissions, which need nothing of the statuses of runs
+    from hpcrun.actions.jobs.same_pending import same_remark
+
+    return same_remark(job, run_ids, ports, surroundings)
 
 
 def _partly_submitted(error: HpcrunError, job_ids: Sequence[str], refused: str) -> HpcrunError:
