@@ -95,7 +95,7 @@ def test_a_site_that_locks_destinations_lets_no_other_be_tested(
 ) -> None:
     site = "notify: [json://site]\nlocked: {notify: Ask the help desk.}\n"
     write(tmp_path / "site/config.yaml", site)
-    with pytest.raises(PlanError, match="--test json://a: .* the site has locked") as refused:
+    with pytest.raises(PlanError, match=r"--test json://a: .* the site has locked") as refused:
         send_test(tmp_path, "json://site", "json://a")
     assert refused.value.hint == "Ask the help desk."
     assert receiver.to == []
