@@ -14,6 +14,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from hpcrun.version import __version__
 from tests.harness import REPO, SYSTEM_PATH, Completed, Hpcrun
 
 PAGE = REPO / "docs" / "site-install.md"
@@ -33,6 +34,11 @@ class Site:
         return self.root / "modules"
 
     @property
+    def tcl_modules(self) -> Path:
+        """The same with the files for Environment Modules, which Lmod reads, too."""
+        return self.root / "tcl-modules"
+
+    @property
     def config(self) -> Path:
         """The site's configuration."""
         return self.root / "etc/config.yaml"
@@ -49,12 +55,16 @@ class Site:
             "PIP_FIND_LINKS": str(wheels),
         }
         for block in commands_of_page():
-            text = block.replace("/opt/hpcrun", str(self.root)).replace("0.1.0", version)
-            run("bash", "-euc", text, env=env)
+            text = block.replace("/opt/hpcrun", str(self.root))
+            run("bash", "-euc", text.replace(f"V={__version__}", f"V={version}"), env=env)
         copy_packages(next(self.root.glob(f"{version}/venv/lib/python3.*/site-packages")))
-        for path in self.modules.rglob("*"):
-            if path.is_file():
-                path.write_text(path.read_text().replace("/opt/hpcrun", str(self.root)))
+        self._write_module("hpcrun.lua", self.modules / f"hpcrun/{version}.lua")
+        self._write_module("hpcrun.tcl", self.tcl_modules / f"hpcrun/{version}")
+
+    def _write_module(self, name: str, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = (REPO / "packaging/modules" / name).read_text("utf-8")
+        target.write_text(text.replace("/opt/hpcrun", str(self.root)))
 
     def hpcrun(self, person: Hpcrun, *args: str, module: str = "hpcrun") -> Completed:
         """Run hpcrun as a person who loads the module."""
@@ -67,7 +77,7 @@ def commands_of_page() -> list[str]:
     """The blocks of shell commands of the section Install."""
     section = PAGE.read_text("utf-8").partition("## Install")[2].partition("\n## ")[0]
     blocks = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    assert blocks
+    assert f"V={__version__}" in "".join(blocks)
     return blocks
 
 

@@ -96,13 +96,14 @@ def smallest_of_partitions(several: Iterable[PartitionLimits]) -> PartitionLimit
 
 
 def read_sentence(value: Any) -> str:
-    """Return the sentence of a lock.
+    """Return the sentence of a lock, on one line.
 
     Raises:
         ValueError: the value is empty, too long, or has characters that a terminal may act on.
     """
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+    sentence = " ".join(value.split()) if isinstance(value, str) else ""
+    if not sentence or not sentence.isprintable():
         raise ValueError("takes a sentence: it is shown to users who try to override the key")
-    if len(value) > _LONGEST_SENTENCE:
+    if len(sentence) > _LONGEST_SENTENCE:
         raise ValueError(f"has more than {_LONGEST_SENTENCE} characters")
-    return value
+    return sentence

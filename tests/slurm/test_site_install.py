@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.version import __version__
 from tests.harness import Cluster, Hpcrun, wait_for, writable_by_others
 from tests.site_install import LMOD, PAGE, Site, next_version
 
 pytestmark = [pytest.mark.slurm, pytest.mark.needs(LMOD)]
 
-OLD = "0.1.0"
-NEW = "0.2.0"
+OLD = __version__
+NEW = "99.0.0"
 SENTENCE = "More than 4 GPUs: write to help@alpha.example."
 CONFIG = f"""\
 profile: alpha
@@ -74,10 +75,13 @@ def test_only_root_can_change_the_installation(site: Site, person: Hpcrun) -> No
     assert "Permission denied" in done.stderr
 
 
-def test_the_module_brings_two_programs_and_no_python(site: Site, person: Hpcrun) -> None:
+@pytest.mark.parametrize("kind", ["modules", "tcl_modules"])
+def test_the_module_brings_two_programs_and_no_python(
+    site: Site, person: Hpcrun, kind: str
+) -> None:
     shows = 'type -p hpcrun python; echo "$MANPATH"'
     line = f'source {LMOD}; module use "$0"; module load hpcrun; {shows}'
-    done = person.run("bash", "-c", line, str(site.modules), env={"MANPATH": "/somewhere:"})
+    done = person.run("bash", "-c", line, str(getattr(site, kind)), env={"MANPATH": "/somewhere:"})
     program, python, manpath = done.stdout.splitlines()
     assert program == f"{site.root}/{NEW}/bin/hpcrun"
     assert python == f"{person.venv}/bin/python"

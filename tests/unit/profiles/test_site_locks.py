@@ -90,6 +90,11 @@ def test_a_mistake_of_the_site_is_refused(tmp_path: Path, text: str, message: st
         load(tmp_path, site=text)
 
 
+def test_a_sentence_of_several_lines_is_shown_on_one(tmp_path: Path) -> None:
+    config = load(tmp_path, site="locked:\n  limits: |\n    Ask the\n    help desk.\n")
+    assert config.site.locks["limits"].sentence == SENTENCE
+
+
 def test_of_partition_limits_the_smallest_of_each_kind_holds(tmp_path: Path) -> None:
     config = load(
         tmp_path,
