@@ -117,9 +117,10 @@ class Machine:
         self._root = person.folder
         self._stubs = self._root / "stubs"
         self._stubs.mkdir()
-        stub = _STUB.format(
-            python=sys.executable, tests=str(Path(__file__).parent), root=str(self._root)
-        )
+        # a line of #! cannot have a blank, which the path of the tests' own Python may have
+        python = self._root / "python"
+        python.symlink_to(Path(sys.executable).resolve())
+        stub = _STUB.format(python=python, tests=str(Path(__file__).parent), root=str(self._root))
         for name in slurm_stub.NAMES:
             person.program(f"stubs/{name}", stub)
         for name, text in _HOME.items():

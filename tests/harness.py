@@ -108,6 +108,11 @@ class Hpcrun:
             **self.extra,
         }
 
+    @property
+    def python_word(self) -> str:
+        """The Python of this person as one word of a shell."""
+        return shlex.quote(f"{self.venv}/bin/python")
+
     def argv(self, *args: str) -> list[str]:
         return [f"{self.venv}/bin/python", "-m", "hpcrun", *args]
 

@@ -136,7 +136,7 @@ def login_node_of(person: Hpcrun, *lines: str, user: str = RESEARCHER) -> Iterat
         f"export {name}='{value}'" for name, value in person.environ.items() if name in wanted
     ]
     # the environment's own script names a Python by a path that this user may not reach
-    program = person.program("there/hpcrun", f'exec {person.venv}/bin/python -m hpcrun "$@"')
+    program = person.program("there/hpcrun", f'exec {person.python_word} -m hpcrun "$@"')
     person.write("home/.profile", "\n".join([*profile, f"PATH={program.parent}:$PATH", ""]))
     folder = person.write("sshd/readme", "").parent  # the server reads the key as this user
     with login_node(folder, {"HOME": str(person.home), **person.extra}, *lines, user=user) as far:
@@ -147,14 +147,16 @@ def login_node_of(person: Hpcrun, *lines: str, user: str = RESEARCHER) -> Iterat
 def laptop(folder: Path, *, lines: str = "", **hosts: LoginNode) -> Iterator[Hpcrun]:
     """A person of another machine: hpcrun, and an ssh configuration that names hosts, with these
     lines before it.
+
+    The paths of its Python and of its sockets have a blank, as in many a home.
     """
     folder.mkdir()
+    venv = folder / "it's my venv"
+    venv.symlink_to(sys.prefix)
     # a socket's path is short
-    with tempfile.TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:
-        path = f"{folder}/bin:{Path(sys.prefix)}/bin:{SYSTEM_PATH}"
-        there = Hpcrun(
-            folder, REPO, Path(sys.prefix), extra={"PATH": path, "XDG_RUNTIME_DIR": runtime}
-        )
+    with tempfile.TemporaryDirectory(prefix="run of ", dir="/tmp") as runtime:
+        path = f"{folder}/bin:{venv}/bin:{SYSTEM_PATH}"
+        there = Hpcrun(folder, REPO, venv, extra={"PATH": path, "XDG_RUNTIME_DIR": runtime})
         config = there.write(
             "home/.ssh/config",
             f"{lines}\n"
@@ -169,9 +171,7 @@ def laptop(folder: Path, *, lines: str = "", **hosts: LoginNode) -> Iterator[Hpc
         there.program("bin/ssh", f'exec /usr/bin/ssh -F {config} "$@"')
         yield there
         for connection in Path(runtime).glob("hpcrun/[!.]*"):
-            subprocess.run(
-                ["ssh", "-O", "exit", "-o", f"ControlPath={connection}", "any"], capture_output=True
-            )
+            subprocess.run(["ssh", "-O", "exit", "-S", connection, "any"], capture_output=True)
 
 
 def kill_connection(person: Hpcrun, host: str) -> None:

@@ -279,9 +279,10 @@ def _ask_trust(path: Path, context: Context) -> Outcomes:
     if question.trusted:
         return
     if not can_ask():
+        command = f"hpcrun profile trust {shlex.quote(str(path))}"
         raise UsageError(
             "cannot ask without a terminal; nothing was trusted",
-            hint=f"run `hpcrun profile trust {path}` in a terminal; in a job, use --profile FILE",
+            hint=f"run `{command}` in a terminal; in a job, use --profile FILE",
         )
     if not confirm("Trust these files as they are now?"):
         yield Outcome(status=1)

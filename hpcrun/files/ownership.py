@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from functools import cache
 from pathlib import Path
@@ -182,7 +183,7 @@ def way_out(path: Path) -> str:
     """Return advice about a file that other users can write."""
     return (
         "check its contents, then: chmod go-w (its folders too); or copy it to your own "
-        f"folder: cp {path} ~/"
+        f"folder: cp {shlex.quote(str(path))} ~/"
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -449,7 +450,7 @@ def _not_trusted(
     way = "to review and trust it: hpcrun profile trust"
     if danger:
         why = danger
-        way = f"chmod go-w, or hpcrun profile trust {path}"
+        way = f"chmod go-w, or hpcrun profile trust {shlex.quote(str(path))}"
     warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
     folder = Folder(path, contents.files, withheld=why)
     return Layer(folder, warning, contents, trust, changes=differences)

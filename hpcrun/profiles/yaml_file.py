@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -139,7 +140,7 @@ def _read(path: Path, read: Callable[[], bytes]) -> str:
     try:
         return decoded_text(read(), path)
     except PermissionError:
-        hint = f"its owner can allow it: chmod a+r {path}"
+        hint = f"its owner can allow it: chmod a+r {shlex.quote(str(path))}"
         raise MistakesError([Mistake(path, None, "you may not read it")], hint=hint) from None
     except OSError as error:
         raise MistakesError([Mistake(path, None, str(error.strerror))]) from None

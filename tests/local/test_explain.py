@@ -67,7 +67,7 @@ def test_a_launch_that_failed_in_a_script_that_completed_is_explained(hpcrun: Hp
     hpcrun.write(
         "train.py", "import os\nif os.environ['RANK'] == '1':\n    raise KeyError('wdith')\n"
     )
-    path = f"PATH={Path(sys.executable).parent}:$PATH"
+    path = f'PATH="{Path(sys.executable).parent}:$PATH"'
     hpcrun.write(
         "old.sbatch",
         f"#!/bin/bash\n#SBATCH --nodes=1\n{path}\ntorchrun --nproc-per-node 2 train.py\necho "

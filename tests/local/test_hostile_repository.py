@@ -285,7 +285,7 @@ def test_the_environment_of_a_clone_is_run_by_a_job_alone(hpcrun: Hpcrun, progra
     clone = hpcrun.folder / "clone"
     python = write(
         clone / ".venv/bin/python",
-        f'#!/bin/sh\n: >{programs}/mark-python\nexec {hpcrun.venv}/bin/python "$@"\n',
+        f'#!/bin/sh\n: >{programs}/mark-python\nexec {hpcrun.python_word} "$@"\n',
     )
     python.chmod(0o755)
     write(clone / "train.py", "print('trained')\n")

@@ -23,7 +23,7 @@ def test_ranks_of_a_node_and_of_all_sum_up(hpcrun: Hpcrun) -> None:
 
 def test_a_bad_node_is_named_and_the_exit_status_says_so(hpcrun: Hpcrun) -> None:
     python = hpcrun.program(
-        "python", f'[ "$HPCRUN_NODE" = local-0 ] && exit 3\nexec {hpcrun.venv}/bin/python "$@"'
+        "python", f'[ "$HPCRUN_NODE" = local-0 ] && exit 3\nexec {hpcrun.python_word} "$@"'
     )
     done = hpcrun("preflight", *TWO, "--python", str(python), "--json")
     assert done.returncode == 7

@@ -33,9 +33,7 @@ def person(as_researcher: Hpcrun) -> Hpcrun:
     """A person with an image that has the tests' Python and torch; the runtime is on their PATH."""
     as_researcher.write("train.py", TRAIN)
     program = as_researcher.write("runtime.py", Path(runtime.__file__).read_text())
-    as_researcher.program(
-        "image/bin/python3", f'exec {shlex.quote(f"{as_researcher.venv}/bin/python")} "$@"'
-    )
+    as_researcher.program("image/bin/python3", f'exec {as_researcher.python_word} "$@"')
     runtime_line = shlex.join([str(Path(sys.executable).resolve()), str(program)])
     as_researcher.program("bin/apptainer", f'exec {runtime_line} "$@"')
     return as_researcher

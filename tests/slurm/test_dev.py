@@ -195,7 +195,7 @@ def forwards(person: Hpcrun, host: str) -> None:
     """
     there, here, socks = free_port(), free_port(), free_port()
     server = (
-        f"{person.venv}/bin/python -m http.server --bind 127.0.0.1 --directory "
+        f"{person.python_word} -m http.server --bind 127.0.0.1 --directory "
         f"{person.home}/.ssh/hpcrun.d {there}"
     )
     run(person, "ssh", host, f"setsid nohup {server} >/dev/null 2>&1 </dev/null &")

@@ -90,7 +90,7 @@ def test_a_job_with_a_node_that_nobody_may_connect_to_fails_before_it_trains(
 
 def python_that_hangs_on(person: Hpcrun, node: str) -> str:
     """A Python that works, but on one node, as where a file system does not answer."""
-    line = f'[ "$HPCRUN_NODE" = {node} ] && exec sleep 600\nexec {person.venv}/bin/python "$@"'
+    line = f'[ "$HPCRUN_NODE" = {node} ] && exec sleep 600\nexec {person.python_word} "$@"'
     return str(person.program("python", line))
 
 

@@ -36,7 +36,7 @@ def home(as_researcher: Hpcrun) -> Path:
     values = {name: value for name, value in as_researcher.environ.items() if name in wanted}
     # the environment's own script names a Python by a path that this user may not reach
     program = as_researcher.program(
-        "there/hpcrun", f'exec {as_researcher.venv}/bin/python -m hpcrun "$@"'
+        "there/hpcrun", f'exec {as_researcher.python_word} -m hpcrun "$@"'
     )
     values["PATH"] = f"{program.parent}:{values['PATH']}"
     for start, form in ((".profile", "export {}='{}'"), (".login", "setenv {} '{}'")):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -49,6 +50,14 @@ NO_NOUNS = {
 }
 
 
+PASTED = re.compile(
+    r"(?:^|[\s`(])(?:bash|cat|cd|chmod \S+|cp|df -h|git add -f|less|sbatch|profile trust|"
+    r"hpcrun submit \.\.\.) $"
+)
+"""The end of a text that a value follows as a word of a command."""
+QUOTERS = {"quote", "join", "quote_bash", "bash_line"}
+
+
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the string literals of a module that are not docstrings, f-strings with {} for their
     values.
@@ -73,6 +82,32 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
             and not {id(node)} & (parts | alone)
         ):
             yield node.lineno, node.value
+
+
+def _is_quoted(value: ast.expr, tree: ast.AST) -> bool:
+    """Whether a value, or a name that has the value, comes from a function that quotes."""
+    if isinstance(value, ast.Name):
+        assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+        return any(
+            ast.unparse(node.targets[0]) == value.id and _is_quoted(node.value, tree)
+            for node in assigned
+        )
+    if not isinstance(value, ast.Call):
+        return False
+    return ast.unparse(value.func).rpartition(".")[2] in QUOTERS
+
+
+def test_a_path_in_a_command_to_paste_is_quoted() -> None:
+    bare = []
+    for path in sorted(HOUSE.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        for text in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
+            for before, part in pairwise(text.values):
+                if not isinstance(part, ast.FormattedValue) or not isinstance(before, ast.Constant):
+                    continue
+                if PASTED.search(str(before.value)) and not _is_quoted(part.value, tree):
+                    bare.append(f"{path.relative_to(HOUSE)}:{text.lineno}: {ast.unparse(part)}")
+    assert bare == []
 
 
 def test_no_riddles_in_what_is_printed() -> None:

@@ -44,9 +44,9 @@ def check_program(
     path = Path(request.workdir or surroundings.cwd, script)
     # pathlib's own method fails for a name that is too long, until Python 3.14
     if os.path.isdir(path):
+        inside = shlex.quote(f"{script.rstrip('/')}/train.py")
         raise UsageError(
-            f"{script} is a folder",
-            hint=f"give the script in it: hpcrun submit ... {script.rstrip('/')}/train.py",
+            f"{script} is a folder", hint=f"give the script in it: hpcrun submit ... {inside}"
         )
     _check_interpreted(request, surroundings, in_container=in_container)
     if os.path.isfile(path):
@@ -77,9 +77,10 @@ def _with_script_file(request: JobRequest, path: Path) -> JobRequest:
     if script.endswith(".py"):
         return request
     if not path.stat().st_mode & 0o111:
+        word = shlex.quote(script)
         raise UsageError(
             f"{script} is not executable",
-            hint=f"chmod +x {script}, or name its interpreter: hpcrun submit ... bash {script}",
+            hint=f"chmod +x {word}, or name its interpreter: hpcrun submit ... bash {word}",
         )
     if "/" in script:
         return request

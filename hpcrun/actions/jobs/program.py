@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -246,7 +247,7 @@ def _roles(settled: Settled, surroundings: Surroundings) -> JobProgram:
         if find_batch_script(role_request, surroundings):
             raise UsageError(
                 f"{role_request.script} is a batch script, which cannot be the program of a role",
-                hint=f"without its #SBATCH lines: bash {role_request.script}",
+                hint=f"without its #SBATCH lines: bash {shlex.quote(role_request.script)}",
             )
         of_role = request.launcher is None and role.launcher is None
         called, added = _as_called(
@@ -460,7 +461,7 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
             pull = f"pull it: {runtime} pull"
         raise UsageError(
             problem,
-            hint=f"{pull} {path.name} docker://...; or use another image: "
+            hint=f"{pull} {shlex.quote(path.name)} docker://...; or use another image: "
             f"{spell('container', 'IMAGE')}",
         )
     return replace(request, container=str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -373,12 +374,12 @@ def code_to_copy(
     if snapshot.script in left_out:
         raise UsageError(
             f"{snapshot.script} looks like a file of secrets, and those are not copied",
-            hint=f"{spell('snapshot-include', snapshot.script)}",
+            hint=spell("snapshot-include", snapshot.script),
         )
     if snapshot.script and snapshot.script not in paths:
         raise UsageError(
             f"{snapshot.script} is not in the snapshot: git ignores it",
-            hint=f"git add -f {snapshot.script}",
+            hint=f"git add -f {shlex.quote(snapshot.script)}",
         )
     files = measure_code(tree.root, paths, LIMIT_MB if limit_mb is None else limit_mb)
     notes = list(listing.notes)

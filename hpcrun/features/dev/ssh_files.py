@@ -229,7 +229,8 @@ def is_included(name: str, *, yes: bool) -> bool:
         HpcrunError: ~/.ssh/config cannot be read or changed.
     """
     folder = _folder()
-    line = f"Include {folder}/*.conf"
+    pattern = f"{folder}/*.conf"
+    line = f'Include "{pattern}"' if " " in pattern else f"Include {pattern}"
     path = (folder.parent / "config").resolve()  # often a link into a repository of such files
     try:
         text = ""

@@ -6,6 +6,7 @@ Pure judgement of what they said.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -149,7 +150,7 @@ def _judge_missing(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted
             "check it with a short job: hpcrun submit --wait -m torch.utils.collect_env",
         )
     level: Level = "red" if wanted.torch else "yellow"
-    fix = f"{python.executable} -m pip install torch, or {_ANOTHER}"
+    fix = f"{shlex.quote(python.executable)} -m pip install torch, or {_ANOTHER}"
     return Check(PYTHON, "torch", level, seen, fix)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import socket
 import threading
 import time
@@ -173,7 +174,9 @@ def _private_text(to: str, path: str, env: Mapping[str, str]) -> str:
     except OSError as error:
         raise UsageError(f"{to}: {error.strerror}") from None
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise UsageError(f"{to}: other users can read it, or own it", hint=f"chmod 600 {place}")
+        raise UsageError(
+            f"{to}: other users can read it, or own it", hint=f"chmod 600 {shlex.quote(str(place))}"
+        )
     return content.decode("utf-8", "replace")
 
 

@@ -149,7 +149,7 @@ def _rsync(
         raise connection.lost()
     raise SchedulerError(
         f"the code cannot be copied to {connection.host}: {_reason(done.stderr)}",
-        hint=f"look at the free space there: ssh {connection.host} df -h {home}",
+        hint=f"look at the free space there: ssh {shlex.quote(connection.host)} 'df -h ~'",
     )
 
 

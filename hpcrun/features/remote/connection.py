@@ -99,12 +99,18 @@ class Connection(NamedTuple):
             "ssh",
             *_QUIET,
             *_REUSE,
-            "-o",
-            f"ControlPath={self.control}",
+            *self.socket_option(),
             *options,
             "--",
             self.host,
         ]
+
+    def socket_option(self) -> tuple[str, str]:
+        """Return the option of ssh that names the socket.
+
+        The value of ``-o ControlPath=`` could have no blank; ssh expands ``%`` in both.
+        """
+        return "-S", self.control.replace("%", "%%")
 
     def is_alive(self) -> bool:
         """Whether the connection responds."""
@@ -264,7 +270,8 @@ def own_control(host: str, *, make: bool = False) -> str:
         raise PlanError(f"{folder} cannot be made: {error.strerror}") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise PlanError(
-            f"{folder} must be a folder that only you can enter", hint=f"chmod 700 {folder}"
+            f"{folder} must be a folder that only you can enter",
+            hint=f"chmod 700 {shlex.quote(folder)}",
         )
     return path
 
@@ -317,7 +324,13 @@ def rsh_option(connection: Connection, most: int = 0) -> str:
     rsync must run in ``/``, where no project has modules. ``most`` limits the bytes that the host
     can send; 0 is no limit.
     """
-    return f"--rsh={sys.executable} -m {__name__} {connection.control} {most}"
+    words = (sys.executable, "-m", __name__, connection.control, str(most))
+    return f"--rsh={' '.join(map(_rsh_word, words))}"
+
+
+def _rsh_word(word: str) -> str:
+    """Return a word as rsync reads it in the value of ``--rsh``, without backslashes: rsync(1)."""
+    return "'" + word.replace("'", "''") + "'"
 
 
 def main(control: str, most: str, *words: str) -> int:

@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -91,7 +92,7 @@ def plan_script(
         UsageError: an option has no effect on a script that starts its own ranks.
     """
     if script.options.problems:
-        hint = f"submit it with sbatch: sbatch {script.name}"
+        hint = f"submit it with sbatch: sbatch {shlex.quote(script.name)}"
         if request.script == STDIN:
             hint = "submit it with sbatch, which reads stdin, too"
         raise PlanError("\n".join(script.options.problems), hint=hint)

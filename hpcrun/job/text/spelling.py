@@ -6,6 +6,7 @@ Who asks decides it: the command line is the default, and ``hpcrun.api`` sets it
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ _IN_ROW = re.compile(r"--([a-z][a-z-]+)(?: ([A-Z]+(?:[=,:][A-Z]+)*|[a-z]\d+:\d+|
 
 
 def _as_typed(name: str, value: object) -> str:
-    return f"--{name}" if value is None else f"--{name} {value}"
+    return f"--{name}" if value is None else f"--{name} {shlex.quote(str(value))}"
 
 
 _SPELLER: ContextVar[Speller] = ContextVar("speller", default=_as_typed)

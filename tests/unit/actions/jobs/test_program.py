@@ -70,6 +70,7 @@ def test_a_program_that_is_there_is_called_as_the_job_finds_it(
         (["9" * 300 + ".py"], f"there is no script {'9' * 300}.py", ""),
         (["sub"], "sub is a folder", "hpcrun submit ... sub/train.py"),
         (["notes.txt"], "notes.txt is not executable", "chmod +x notes.txt"),
+        (["it's a.txt"], "it's a.txt is not", "chmod +x 'it'\"'\"'s a.txt', or name its"),
         (
             ["python train.py --lr 1"],
             "",
@@ -95,7 +96,7 @@ def test_a_program_that_is_there_is_called_as_the_job_finds_it(
 def test_a_program_that_cannot_run_is_refused_with_what_to_do(
     words: list[str], message: str, hint: str, tmp_path: Path
 ) -> None:
-    for name in ("train.py", "sub/train.py", "notes.txt"):
+    for name in ("train.py", "sub/train.py", "notes.txt", "it's a.txt"):
         write(tmp_path / name, "")
     program(tmp_path / "run.sh", "#!/bin/sh\n")
     here = replace(surroundings(tmp_path), env={"PATH": str(tmp_path / "bin")})

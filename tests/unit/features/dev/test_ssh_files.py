@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,24 @@ def test_the_user_s_file_gets_one_line_at_its_top(home: Path) -> None:
     assert config.is_symlink()
     config.write_text(f"host a\n  Include {home}/.ssh/hpcrun.d/*.conf\n")  # of that host alone
     assert not is_included("hpcrun-1", yes=False)
+
+
+def test_ssh_finds_the_files_in_a_home_with_a_blank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "my home"
+    (home / ".ssh").mkdir(0o700, parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    address = read_address(ANSWER)
+    with new_key() as key:
+        write_config(address, key, address.relay, "")
+    config = home / ".ssh/config"
+    for _ in range(2):
+        assert is_included("hpcrun-1", yes=True)
+    assert config.read_text().count("Include") == 1
+    command = ["ssh", "-F", config, "-G", f"hpcrun-{ANSWER['job']}"]
+    settings = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"hostname hpcrun-{address.run}\n" in settings
 
 
 @pytest.mark.parametrize(

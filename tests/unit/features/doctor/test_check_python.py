@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,8 +73,9 @@ def test_torch(subtests: pytest.Subtests) -> None:
             assert check.name == "torch"
             assert check.level == expected
             assert (check.fix is None) == (expected == "green")
-    (check,) = judge_torch(PYTHON, none, GPUS)
-    assert (check.fix or "").startswith("/opt/venv/bin/python -m pip install torch")
+    for path, word in (("/opt/venv/bin/python", "/opt/venv/bin/python"), ("/a b/py", "'/a b/py'")):
+        (check,) = judge_torch(replace(PYTHON, executable=path), none, GPUS)
+        assert (check.fix or "").startswith(f"{word} -m pip install torch")
 
 
 def test_kernels_for_the_card(subtests: pytest.Subtests) -> None:
