@@ -157,7 +157,8 @@ def _decoded(output: bytes) -> str:
 def command_text(argv: Sequence[str]) -> str:
     """Return a command for a message.
 
-    Unreadable parts, such as thousands of job ids or separators, become ``...``.
+    Unreadable parts, such as thousands of job ids or separators, become ``...``; a long path
+    keeps its last part.
     """
     words = [_argument_text(argument) for argument in argv[:_MOST_WORDS]]
     if len(argv) > _MOST_WORDS:
@@ -168,6 +169,9 @@ def command_text(argv: Sequence[str]) -> str:
 def _argument_text(argument: str) -> str:
     if argument.isprintable() and len(argument) <= _LONGEST_WORD:
         return shlex.quote(argument)
+    name = argument.rpartition("/")[2]
+    if argument.startswith("/") and argument.isprintable() and len(name) <= _LONGEST_WORD:
+        return shlex.quote(f".../{name}")
     option, is_option, _ = argument.partition("=")
     if is_option and option.startswith("--") and len(option) < _LONGEST_WORD:
         return f"{option}=..."

@@ -16,9 +16,9 @@ from tests.harness import REPO, Completed, Hpcrun
 RECORDED = REPO / "tests/data/22.05"
 ANSWERS = {
     "scontrol": f'for word; do :; done; cat "{RECORDED}/scontrol-$word.txt"',
-    "sacctmgr": f"cat {RECORDED}/sacctmgr-assoc.txt",
+    "sacctmgr": f"cat '{RECORDED}/sacctmgr-assoc.txt'",
     "sacct": "true",
-    "sbatch": f"cat {RECORDED}/sbatch-test-only-accepted.txt >&2",
+    "sbatch": f"cat '{RECORDED}/sbatch-test-only-accepted.txt' >&2",
 }
 
 

@@ -18,7 +18,7 @@ from tests.unit.builders import write
 @pytest.fixture
 def site(hpcrun: Hpcrun) -> Site:
     site = Site(hpcrun)
-    site.say("sinfo", f"cat {RECORDED}/sinfo-version.txt")
+    site.say("sinfo", f"cat '{RECORDED}/sinfo-version.txt'")
     for name in ("squeue", "scancel", "srun"):
         site.say(name, "true")
     # whichever torch the tests have, with CUDA or without
@@ -130,7 +130,7 @@ def test_sbatch_is_asked_once_and_twice_where_it_refuses(site: Site) -> None:
     asked = site.person.folder / "asked"
     site.say(
         "sbatch",
-        f'printf "%s\\n" "$*" >> {asked}; cat {RECORDED}/sbatch-test-only-accepted.txt >&2',
+        f'printf "%s\\n" "$*" >> {asked}; cat "{RECORDED}/sbatch-test-only-accepted.txt" >&2',
     )
     doctor(site, "-P", "a100")
     (line,) = asked.read_text().splitlines()

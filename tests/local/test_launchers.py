@@ -147,8 +147,7 @@ def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcr
     (hpcrun.folder / "train.py").write_text("def main(nodes: int = 1, /): ...\n")
     args = ("submit", "-P", "local", "--gpus", "0", "--dry-run")
     done = hpcrun(*args, "train.py", "--nodes", "2", "it's", check=True)
-    python = f"{hpcrun.venv}/bin/python"
-    assert f"command    {python} -u train.py --nodes 2 'it'\\''s'\n" in done.stderr
+    assert f"command    {hpcrun.python_word} -u train.py --nodes 2 'it'\\''s'\n" in done.stderr
     line = "hpcrun submit -P local --gpus 0 --dry-run --nodes 2 train.py 'it'\\''s'"
     assert (
         f"note       --nodes after train.py went to the script; for hpcrun, write: {line}\n"
@@ -161,5 +160,14 @@ def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcr
     document = json.loads(
         hpcrun(*args, "--json", "train.py", "--nodes", "2", "it's", check=True).stdout
     )
-    assert document["plan"]["command"] == [python, "-u", "train.py", "--nodes", "2", "it's"]
-    assert document["plan"]["command_line"] == f"{python} -u train.py --nodes 2 'it'\\''s'"
+    assert document["plan"]["command"] == [
+        f"{hpcrun.venv}/bin/python",
+        "-u",
+        "train.py",
+        "--nodes",
+        "2",
+        "it's",
+    ]
+    assert (
+        document["plan"]["command_line"] == f"{hpcrun.python_word} -u train.py --nodes 2 'it'\\''s'"
+    )

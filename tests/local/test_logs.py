@@ -5,6 +5,7 @@ are not in order.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -120,7 +121,7 @@ def test_ranks_merged_by_time(hpcrun: Hpcrun) -> None:
         many.log(f"10:00:{rank % 60:02d} rank {rank}\n", rank)
     # open files
     done = hpcrun.run(
-        "bash", "-c", f"ulimit -n 40; {' '.join(hpcrun.argv('logs', 'many', '--merge'))}"
+        "bash", "-c", f"ulimit -n 40; {shlex.join(hpcrun.argv('logs', 'many', '--merge'))}"
     )
     clocks = [line.split()[2] for line in done.stdout.splitlines()]
     assert len(clocks) == 100
@@ -156,7 +157,7 @@ def test_a_terminal_gets_the_last_state_of_a_bar_and_nothing_that_acts_on_it(
 
 def test_a_reader_that_goes_away_is_no_failure(hpcrun: Hpcrun) -> None:
     record(hpcrun).log("line\n" * 1_000_000)
-    done = hpcrun.run("bash", "-c", f"{' '.join(hpcrun.argv('logs', 'train'))} | head -n 1")
+    done = hpcrun.run("bash", "-c", f"{shlex.join(hpcrun.argv('logs', 'train'))} | head -n 1")
     assert (done.stdout, done.stderr) == ("line\n", "")
 
 
@@ -166,7 +167,7 @@ def test_a_line_without_an_end_takes_no_memory(hpcrun: Hpcrun) -> None:
         # 400 MiB of NUL in one line, and no more than 390 for all that hpcrun is
         file.truncate(400 << 20)
     measured = hpcrun.run(
-        "bash", "-c", f"ulimit -v 400000; {' '.join(hpcrun.argv('logs', '-n', '1'))} | wc -c"
+        "bash", "-c", f"ulimit -v 400000; {shlex.join(hpcrun.argv('logs', '-n', '1'))} | wc -c"
     )
     assert measured.stdout.strip() == str(400 << 20)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -134,7 +135,7 @@ def test_the_elements_are_compared_and_the_best_has_its_command(
     assert best.stdout.endswith("--env HPCRUN_RESUBMITTED=no train.py 2 'it'\\''s'\n")
     assert "(lr=2) is COMPLETED: loss 0 at step 2" in best.stderr
     dry = hpcrun.run(
-        "bash", "-c", f'hpcrun() {{ {" ".join(hpcrun.argv())} "$@"; }}; {best.stdout.strip()}'
+        "bash", "-c", f'hpcrun() {{ {shlex.join(hpcrun.argv())} "$@"; }}; {best.stdout.strip()}'
     )
     assert "submitted" in dry.stdout
     assert " elements (" not in dry.stdout

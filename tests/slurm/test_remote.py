@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -229,7 +230,7 @@ def test_ctrl_c_without_a_terminal_ends_the_command_there(here: Hpcrun, node: Lo
     )
     on(here, "cancel", "--yes", "last")
     # and through a pipe, where there is no terminal to send it
-    line = " ".join([*here.argv("--on", "far", "submit"), *JOB, "--wait", "long.py"])
+    line = shlex.join([*here.argv("--on", "far", "submit"), *JOB, "--wait", "long.py"])
     command = f"cd {here.folder}/project && exec {line} >>out 2>err"
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", command], here.environ, setpgroup=0)
     out = here.write("project/out", "")

@@ -35,6 +35,7 @@ def test_a_message_shows_a_command_to_type_without_separators_and_a_thousand_job
     assert command_text(["scancel", *map(str, range(8000))]) == "scancel 0 1 2 3 4 5 6 7 8 9 10 ..."
     assert command_text(["sinfo", "-N", "--format=%N %T"]) == "sinfo -N '--format=%N %T'"
     assert command_text(["git", "log\x1b[2J", "x" * 61]) == "git ... ..."
+    assert command_text(["/long" * 20 + "/my python", "-V"]) == "'.../my python' -V"
     argv = ["sh", "-c", "exec sleep 60", "--format=%i\x1f%T"]
     late = run_command(argv, timeout_s=0.05).words()
     assert late == "`sh -c 'exec sleep 60' --format=...`: did not respond\ntimed out after 0.05 s"
