@@ -77,10 +77,10 @@ def _with_script_file(request: JobRequest, path: Path) -> JobRequest:
     if script.endswith(".py"):
         return request
     if not path.stat().st_mode & 0o111:
-        word = shlex.quote(script)
+        quoted = shlex.quote(script)
         raise UsageError(
             f"{script} is not executable",
-            hint=f"chmod +x {word}, or name its interpreter: hpcrun submit ... bash {word}",
+            hint=f"chmod +x {quoted}, or name its interpreter: hpcrun submit ... bash {quoted}",
         )
     if "/" in script:
         return request

@@ -374,7 +374,7 @@ def code_to_copy(
     if snapshot.script in left_out:
         raise UsageError(
             f"{snapshot.script} looks like a file of secrets, and those are not copied",
-            hint=spell("snapshot-include", snapshot.script),
+            hint=spell("snapshot-include", Path(snapshot.script)),
         )
     if snapshot.script and snapshot.script not in paths:
         raise UsageError(

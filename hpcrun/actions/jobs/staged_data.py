@@ -37,7 +37,7 @@ def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int |
         if name in data:
             raise UsageError(
                 f"{spell('stage')}: {data[name]} and {path} are both {name}",
-                hint=f"write {spell('stage', f'{path}:NAME')}",
+                hint=f"write {spell('stage', Path(f'{path}:NAME'))}",
             )
         data[name] = path
     return tuple((name, path, _size(path)) for name, path in data.items())

@@ -325,12 +325,12 @@ def rsh_option(connection: Connection, most: int = 0) -> str:
     can send; 0 is no limit.
     """
     words = (sys.executable, "-m", __name__, connection.control, str(most))
-    return f"--rsh={' '.join(map(_rsh_word, words))}"
+    return f"--rsh={' '.join(map(_quote_rsh, words))}"
 
 
-def _rsh_word(word: str) -> str:
-    """Return a word as rsync reads it in the value of ``--rsh``, without backslashes: rsync(1)."""
-    return "'" + word.replace("'", "''") + "'"
+def _quote_rsh(argument: str) -> str:
+    """Return an argument of the command in ``--rsh``; a backslash quotes nothing: rsync(1)."""
+    return "'" + argument.replace("'", "''") + "'"
 
 
 def main(control: str, most: str, *words: str) -> int:

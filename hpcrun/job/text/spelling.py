@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import PurePath
 
 Speller = Callable[[str, object], str]
 """Name of an option without dashes, and its value or None → the text."""
@@ -17,7 +18,11 @@ _IN_ROW = re.compile(r"--([a-z][a-z-]+)(?: ([A-Z]+(?:[=,:][A-Z]+)*|[a-z]\d+:\d+|
 
 
 def _as_typed(name: str, value: object) -> str:
-    return f"--{name}" if value is None else f"--{name} {shlex.quote(str(value))}"
+    if value is None:
+        return f"--{name}"
+    if isinstance(value, PurePath):  # others may be words to read, such as "3 or 6"
+        return f"--{name} {shlex.quote(str(value))}"
+    return f"--{name} {value}"
 
 
 _SPELLER: ContextVar[Speller] = ContextVar("speller", default=_as_typed)

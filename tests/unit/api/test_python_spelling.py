@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -112,7 +113,7 @@ def test_an_option_as_a_parameter(name: str, value: object, text: str) -> None:
 
 def test_the_command_line_reads_its_own_options() -> None:
     assert spell("gpus-per-node", 4) == "--gpus-per-node 4"
-    assert spell("snapshot-include", "it is.txt") == "--snapshot-include 'it is.txt'"
+    assert spell("snapshot-include", Path("it is.txt")) == "--snapshot-include 'it is.txt'"
     assert spell_row("use --requeue N: N attempts, or --qos") == (
         "use --requeue N: N attempts, or --qos"
     )

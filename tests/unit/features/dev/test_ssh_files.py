@@ -141,7 +141,7 @@ def test_ssh_finds_the_files_in_a_home_with_a_blank(
     for _ in range(2):
         assert is_included("hpcrun-1", yes=True)
     assert config.read_text().count("Include") == 1
-    command = ["ssh", "-F", config, "-G", f"hpcrun-{ANSWER['job']}"]
+    command = ["ssh", "-F", str(config), "-G", f"hpcrun-{ANSWER['job']}"]
     settings = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"hostname hpcrun-{address.run}\n" in settings
 
