@@ -16,6 +16,30 @@ class LimitsSection(BaseModel):
     """GPU-hours that your runs have used in 24 hours and still reserve."""
 
 
+class PartitionSection(BaseModel):
+    """Limits on one job in a partition; the smallest of all files holds."""
+
+    time: str
+    """Time limit of a job: 1h."""
+    nodes: float
+    """Nodes of a job."""
+    gpus: float
+    """GPUs of a job."""
+
+
+class LockedSection(BaseModel):
+    """Keys of the site that no project and no person overrides, each with a sentence for them."""
+
+    limits: str
+    """Sentence for whoever submits more than the site's limits allow."""
+    partition_limits: str
+    """Sentence for whoever submits more than the site allows in a partition."""
+    notify: str
+    """Sentence for whoever sends messages elsewhere than the site does."""
+    comment_jobs: str
+    """Sentence for whoever turns the site's comment of jobs on or off."""
+
+
 class ConfigFile(BaseModel):
     """The defaults of a site, a person or a project."""
 
@@ -42,3 +66,9 @@ class ConfigFile(BaseModel):
     on: str
     """Host on which commands run (--on)."""
     limits: LimitsSection
+    partition_limits: dict[str, PartitionSection]
+    """Limits on each job, by partition."""
+    comment_jobs: bool
+    """Whether the comment of each job names the version of hpcrun and the run, for accounting."""
+    locked: LockedSection
+    """Keys that only this file sets, for the configuration of a site."""

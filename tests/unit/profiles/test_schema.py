@@ -14,6 +14,7 @@ from hpcrun.profiles.file_schemas import config_schema, profile_schema
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.limits import LIMITS
 from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.profiles.site_locks import LOCKABLE
 from hpcrun.profiles.validate import known_keys, value_kinds
 from hpcrun.profiles.yaml_file import parse_yaml
 from tests.unit.builders import read_yaml
@@ -132,6 +133,7 @@ def test_the_schema_of_a_configuration_has_the_keys_that_hpcrun_reads() -> None:
     schema = config_schema()
     assert set(schema["properties"]) == set(KEYS)
     assert set(schema["$defs"]["LimitsSection"]["properties"]) == set(LIMITS)
+    assert set(schema["$defs"]["LockedSection"]["properties"]) == set(LOCKABLE)
 
 
 def test_the_schema_of_a_configuration_knows_right_from_wrong(tmp_path: Path) -> None:
