@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,8 @@ def test_completing_a_name_imports_nothing_heavy(
     modules = set(IMPORTED.findall(done.stderr))
     assert "hpcrun.cli.complete" in modules
     assert not modules & (HEAVY | MODELS | READERS)
+
+
+def test_no_module_switches_off_what_python_keeps_of_compiled_modules() -> None:
+    # pytest has imported this test's module, and those of all other tests that it runs
+    assert sys.dont_write_bytecode == bool(sys.flags.dont_write_bytecode)

@@ -37,9 +37,10 @@ import tempfile
 import time
 from contextlib import suppress
 
-sys.dont_write_bytecode = True  # beside this file, in a folder that runs share
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True  # beside this file, in a folder that runs share
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-from hpcrun_dev_watch import LOOK_S, Watch, log, read_json, write_json  # noqa: E402
+from hpcrun_dev_watch import LOOK_S, Watch, log, read_json, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
