@@ -13,7 +13,8 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -183,17 +184,35 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect the tests.
 
     They stay until the end, so that Python need not search them for garbage again and again.
     """
     gc.disable()
     try:
+        import_own_share(session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def import_own_share(config: pytest.Config) -> None:
+    """Import this worker's share of the test modules before all workers import all of them.
+
+    Python and pytest keep what they have compiled. Workers that import the modules in one order
+    would each compile all of them, in a checkout that is new.
+    """
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is None:
+        return
+    number = int(worker["workerid"].removeprefix("gw"))
+    folders = [Path(arg) for arg in config.args if Path(arg).is_dir()]
+    modules = sorted(module for folder in folders for module in folder.rglob("test_*.py"))
+    for module in modules[number :: worker["workercount"]]:
+        with suppress(Exception):  # pytest says so when it collects the module
+            import_module(".".join(module.resolve().relative_to(REPO).with_suffix("").parts))
 
 
 # Not by xdist's own groups: xdist 3.8 writes them into what pytest 9.2 no longer reads.
