@@ -30,7 +30,8 @@ first = int(saved.read_text()) if saved.exists() else 0
 for step in range(first, 4):
     if rank == 0:
         log_metrics(step=step, loss=lr + 1 / (step + 1))
-        saved.write_text(str(step))
+        saved.with_suffix(".new").write_text(str(step))
+        saved.with_suffix(".new").replace(saved)  # another rank reads it
 """
 BUG = "    if rank == 3:\n        raise KeyError('recall')\n"
 HANG = "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"
