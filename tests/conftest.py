@@ -36,6 +36,7 @@ from tests.harness import (
     folder_open_to_others,
     new_researcher,
     only_session_on_cluster,
+    process_ids,
     shown_to_researcher,
 )
 from tests.namespaces import Namespaces
@@ -134,9 +135,10 @@ def hpcrun(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hpcrun]:
     """
     is_slurm_test = request.node.get_closest_marker("slurm") is not None
     extra = request.getfixturevalue("cluster").env if is_slurm_test else {}
+    older = process_ids()
     yield Hpcrun(folder=tmp_path, checkout=REPO, venv=Path(sys.prefix), extra=extra)
     if not is_slurm_test:  # the cluster ends its jobs
-        end_processes_of(tmp_path)
+        end_processes_of(tmp_path, older)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partialmethod
@@ -557,23 +558,38 @@ def processes_with(word: str) -> dict[int, str]:
     return found
 
 
-def processes_of(folder: Path) -> list[int]:
-    """The processes with a folder in their command line or environment, but for this one."""
+def process_ids() -> set[int]:
+    """The ids of all processes, those that have ended and that nobody has waited for among them."""
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+
+
+def processes_of(folder: Path, besides: AbstractSet[int] = frozenset()) -> list[int]:
+    """The processes with a folder in their command line or environment, but for this one.
+
+    Args:
+        besides: processes that are not looked at.
+    """
     name = re.compile(re.escape(os.fsencode(folder)) + rb"(?![\w.-])")
     found = []
-    for process in Path("/proc").glob("[0-9]*"):
+    for pid in process_ids() - besides - {os.getpid()}:
+        process = Path("/proc", str(pid))
         with suppress(OSError):  # it has ended
             text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-            if name.search(text) and process.name != str(os.getpid()):
-                found.append(int(process.name))
+            if name.search(text):
+                found.append(pid)
     return found
 
 
-def end_processes_of(folder: Path) -> None:
-    """End the processes of a test's folder, with what they start meanwhile."""
+def end_processes_of(folder: Path, besides: AbstractSet[int] = frozenset()) -> None:
+    """End the processes of a test's folder, with what they start meanwhile.
+
+    Args:
+        besides: processes that are older than the folder. To read what each process of a machine
+            was started with takes longer than many a test.
+    """
 
     def none_is_left() -> bool:
-        pids = processes_of(folder)
+        pids = processes_of(folder, besides)
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import end_processes_of, processes_of, wait_for
+from tests.harness import end_processes_of, process_ids, processes_of, wait_for
 
 WAITS = [sys.executable, "-ISc", "import time; time.sleep(600)"]
 
@@ -52,6 +52,15 @@ def test_the_process_of_a_folder_with_a_longer_name_goes_on(tmp_path: Path) -> N
         wait_for(lambda: process.pid in processes_of(Path(f"{tmp_path}0")), 20, "its command line")
         end_processes_of(tmp_path)
         assert process.poll() is None
+
+
+def test_a_process_that_is_older_than_the_folder_is_not_looked_at(tmp_path: Path) -> None:
+    with running(str(tmp_path)) as process:
+        wait_for(lambda: process.pid in processes_of(tmp_path), 20, "its command line")
+        end_processes_of(tmp_path, process_ids())
+        assert process.poll() is None
+        end_processes_of(tmp_path, process_ids() - {process.pid})
+        assert process.wait(10) == -9
 
 
 def test_this_process_goes_on(tmp_path: Path) -> None:
