@@ -116,25 +116,25 @@ OF_A_RUN = (
 )
 
 
-@pytest.mark.parametrize("command", OF_A_RUN)
-def test_an_empty_id_is_an_error(hpcrun: Hpcrun, command: str) -> None:
+def test_an_empty_id_is_an_error(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     hpcrun(*JOB, "-J", "x", "true", check=True)
-    text = " TEXT" if command == "note" else ""
-    done = closed(hpcrun, f'hpcrun {command} ""{text}')
-    assert done.returncode == 2
-    assert "is empty" in done.stderr
+    for command in OF_A_RUN:
+        with subtests.test(command=command):
+            text = " TEXT" if command == "note" else ""
+            done = closed(hpcrun, f'hpcrun {command} ""{text}')
+            assert done.returncode == 2
+            assert "is empty" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["explain", "logs", "metrics", "metrics --csv", "share"])
-def test_a_command_says_which_run_is_the_newest(hpcrun: Hpcrun, command: str) -> None:
+def test_a_command_says_which_run_is_the_newest(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     hpcrun(*JOB, "-J", "x", "--wait", "echo", "loss=1", check=True)
     job_id = hpcrun.status()["job_id"]
-    for run in ("", " last"):
-        assert (
-            f"the newest of all runs: x, job {job_id}\n"
-            in closed(hpcrun, f"hpcrun {command}{run}").stderr
-        )
-    assert "newest" not in closed(hpcrun, f"hpcrun {command} {job_id}").stderr
+    newest = f"the newest of all runs: x, job {job_id}\n"
+    for command in ("explain", "logs", "metrics", "metrics --csv", "share"):
+        with subtests.test(command=command):
+            assert newest in closed(hpcrun, f"hpcrun {command}").stderr
+            assert newest in closed(hpcrun, f"hpcrun {command} last").stderr
+            assert "newest" not in closed(hpcrun, f"hpcrun {command} {job_id}").stderr
 
 
 # --- submit --wait, submit --parsable, wait ------------------------------------------------------
@@ -203,9 +203,15 @@ def test_the_end_of_a_failed_run_has_its_cause_and_its_rank(hpcrun: Hpcrun) -> N
     assert {name: again[name] for name in same} == {name: end[name] for name in same}
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
+def test_the_exit_status_of_wait_says_how_the_runs_ended(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
+    for name, seconds, end in (("good", 0, 0), ("bad", 0, 3), ("slow", 300, 0)):
+        program = f"'sleep {seconds}; exit {end}'"
+        assert closed(hpcrun, f"hpcrun {' '.join(JOB)} -J {name} --wrap {program}").returncode == 0
+    hpcrun.ended("good")
+    hpcrun.ended("bad")
+    for words, status in (
         ("good", 0),
         ("good bad", 7),
         ("good slow --timeout 2s", 8),
@@ -213,21 +219,11 @@ def test_the_end_of_a_failed_run_has_its_cause_and_its_rank(hpcrun: Hpcrun) -> N
         ("good slow --any", 0),
         ("bad slow --any", 7),
         ("slow --any --timeout 2s", 8),
-    ],
-)
-def test_the_exit_status_of_wait_says_how_the_runs_ended(
-    hpcrun: Hpcrun, words: str, status: int
-) -> None:
-    for name, seconds, end in (("good", 0, 0), ("bad", 0, 3), ("slow", 300, 0)):
-        program = f"'sleep {seconds}; exit {end}'"
-        assert closed(hpcrun, f"hpcrun {' '.join(JOB)} -J {name} --wrap {program}").returncode == 0
-    hpcrun.ended("good")
-    hpcrun.ended("bad")
-    done = closed(hpcrun, f"hpcrun wait {words}")
-    assert (done.returncode, done.stdout.count("\n")) == (
-        status,
-        len(words.split(" --")[0].split()),
-    )
+    ):
+        with subtests.test(words=words):
+            done = closed(hpcrun, f"hpcrun wait {words}")
+            assert done.returncode == status
+            assert done.stdout.count("\n") == len(words.split(" --")[0].split())
 
 
 # --- metrics -------------------------------------------------------------------------------------
