@@ -91,7 +91,7 @@ def render(
         replace(plan, snapshot=snapshot, stage=stage), load_templates([shipped_folder("templates")])
     )
     text = text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
-    return text.replace(f"={quote_bash(LAUNCH)} ", "=/opt/hpcrun/launch ")
+    return text.replace(f"={quote_bash(str(LAUNCH))} ", "=/opt/hpcrun/launch ")
 
 
 case = partial(partial, render)
