@@ -310,6 +310,7 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     waiting = insight.waiting.get(job_id)
     if waiting:
         rows.append(("queue", place_text(waiting)))
+    if waiting and not item.never_starts:  # Slurm estimates the start of such a job, too
         rows.append(("start", start_text(waiting.start_s, now_s)))
     return rows
 

@@ -325,11 +325,13 @@ def row_json(row: HistoryRow) -> dict[str, Any]:
 
 
 def hours_text(hours: float) -> str:
-    """Return hours as people need them: one digit behind the point below ten, none above."""
+    """Return hours as people need them: two digits behind the point below 1, none from 10 on."""
     if hours == 0:
         return "0"
-    if hours < 0.05:
-        return "< 0.1"
+    if hours < 0.005:
+        return "< 0.01"
+    if hours < 0.995:
+        return f"{hours:.2f}"
     if hours < 9.95:
         return f"{hours:.1f}"
     return f"{hours:,.0f}"

@@ -227,6 +227,17 @@ def test_a_pending_job_has_its_reason_its_limits_its_place_and_its_start(tmp_pat
     assert insight_rows(item_of(tmp_path, "PENDING"), Insight(), 0.0) == []
 
 
+def test_a_job_that_never_starts_has_no_expected_start(tmp_path: Path) -> None:
+    insight = Insight(waiting={"4711": Waiting("gpu", 1000.0, 2, 5, "short")})
+    item = item_of(tmp_path, "PENDING", reason="Priority")
+    assert "start" in dict(insight_rows(item, insight, 0.0))
+    item = item_of(tmp_path, "PENDING", reason="PartitionNodeLimit")
+    assert item.never_starts
+    rows = dict(insight_rows(item, insight, 0.0))
+    assert {*rows} >= {"reason", "advice", "queue"}
+    assert "start" not in rows
+
+
 def test_a_job_that_waits_for_nodes_has_their_states_and_reasons(tmp_path: Path) -> None:
     node = ListedNode("h100-1", "gpu", "drained", "bad fan", (), 64, None)
     item = item_of(tmp_path, "PENDING", reason="ReqNodeNotAvail, UnavailableNodes:h100-1")

@@ -138,7 +138,8 @@ def test_the_last_lines_say_what_was_lost_and_what_the_numbers_rest_on() -> None
 
 
 def test_numbers_are_rounded() -> None:
-    hours = {0: "0", 0.04: "< 0.1", 0.05: "0.1", 9.94: "9.9", 9.96: "10", 12345.6: "12,346"}
+    hours = {0: "0", 0.004: "< 0.01", 0.006: "0.01", 0.226: "0.23", 0.994: "0.99", 0.996: "1.0"}
+    hours |= {9.94: "9.9", 9.96: "10", 12345.6: "12,346"}
     shares = {None: "-", 0: "0 %", 0.001: "< 1 %", 0.5: "50 %", 0.999: "> 99 %", 1: "100 %"}
     assert {number: hours_text(number) for number in hours} == hours
     assert {number: percent_text(number) for number in shares} == shares
