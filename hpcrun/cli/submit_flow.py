@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.jobs.limits import has_limits, over_limits
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import SUBMITTED, terminated_too
@@ -194,6 +195,7 @@ def submit_job(
     more += _waits(prepared, start)
     instead = {"cost": cost_text(replace(prepared.cost(), links=start.links)), **instead}
     if start.dry_run:
+        yield note(_limit_notes([*(parts or [prepared])] * start.links, context))
         yield dry_run_outcome(prepared, parts, more, instead, links=start.links)
         return []
     from hpcrun.actions.jobs.submission import ALONE, submit_all
@@ -242,6 +244,14 @@ def submit_job(
     if start.chain:
         yield report(plan_text.look_line(done))
     return done
+
+
+def _limit_notes(jobs: Sequence[Prepared], context: Context) -> Iterator[str]:
+    """Yield which limits the jobs of a dry run would be over."""
+    if not has_limits(context.surroundings):
+        return
+    for problem in over_limits(jobs, context.ports, context.surroundings):
+        yield f"note: over a limit, so that a submission asks a person: {problem}"
 
 
 def _earlier_code(lineage: Lineage) -> dict[str, str]:

@@ -439,3 +439,17 @@ def test_a_record_has_the_hours_at_most(limited: Limited) -> None:
         limited.person("submit", "--json", *JOB, "train.py", env=limited.env, check=True).stdout
     )["folder"]
     assert json.loads(Path(folder, "run.json").read_text())["gpu_hours_at_most"] == 48
+
+
+@pytest.mark.parametrize("name", ["submit", "chain", "sweep", "requeue"])
+def test_a_dry_run_says_that_the_job_is_over_a_limit(limited: Limited, name: str) -> None:
+    verb, *words = COMMANDS[name]
+    limited.limit("gpu_hours_per_job: 100")
+    assert (
+        "over a limit"
+        not in limited.person(verb, "--dry-run", *words, env=limited.env, check=True).stderr
+    )
+    limited.limit("gpu_hours_per_job: 40")
+    shown = limited.person(verb, "--dry-run", *words, env=limited.env, check=True)
+    assert "note: over a limit, so that a submission asks a person: at most 48" in shown.stderr
+    assert limited.submitted == 0

@@ -51,7 +51,7 @@ def within_limits(
         return
     problems: list[str] = []
     with ExitStack() as held:
-        if _limits_anything(surroundings):
+        if has_limits(surroundings):
             costs = [job.cost(elements) for job in jobs]
             problems = list(_all_problems(jobs, costs, ports, surroundings, held))
             if problems:
@@ -62,7 +62,17 @@ def within_limits(
         yield replace(surroundings, consent=consent)
 
 
-def _limits_anything(surroundings: Surroundings) -> bool:
+def over_limits(
+    jobs: Sequence[Prepared], ports: Ports, surroundings: Surroundings
+) -> Iterator[str]:
+    """Yield each limit that jobs would be over together, in words: nobody is asked."""
+    costs = [job.cost() for job in jobs]
+    with ExitStack() as held:
+        yield from _all_problems(jobs, costs, ports, surroundings, held)
+
+
+def has_limits(surroundings: Surroundings) -> bool:
+    """Return whether there is any limit on what a command submits."""
     if surroundings.config.partition_limits:
         return True
     return not surroundings.limits().is_empty
