@@ -378,7 +378,11 @@ def _fail_for_a_bug(error: Exception) -> NoReturn:
     reason = f"{type(error).__name__}: {error}"
     if other:
         words = f"the command {typed} of the package {other.package} has failed: {reason}"
-        fail(HpcrunError(words, hint=f"pip install --upgrade {other.package}, or uninstall it"))
+        hint = (
+            f"pip install --upgrade {other.package}, or uninstall it; "
+            "HPCRUN_DEBUG=1 shows its author the traceback"
+        )
+        fail(HpcrunError(words, hint=hint))
     words = f"this is a bug in hpcrun: {reason}"
     fail(HpcrunError(words, hint="run it again with HPCRUN_DEBUG=1, and report the traceback"))
 

@@ -131,6 +131,7 @@ def test_curves_are_drawn(hpcrun: Hpcrun, two: list[Recorded], tmp_path: Path) -
 
 
 def test_what_is_not_two_runs_is_refused(hpcrun: Hpcrun, two: list[Recorded]) -> None:
+    assert "Missing argument 'RUN'" in hpcrun("compare").stderr
     assert "compare takes 2 to 8 runs; these are 1" in hpcrun("compare", "L1", "L1").stderr
     sweep = {"indices": "0-1", "first": 0}
     request = {"script": "fit.py", "sweep": [[["lr", "1"]], [["lr", "2"]]]}

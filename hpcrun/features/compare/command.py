@@ -60,6 +60,7 @@ def compare(
     runs: list[str] = argument(
         "RUN",
         "Job ids, run ids or names of two to eight; RUN/3 is element 3 of a sweep.",
+        default=...,
         complete=run_name,
     ),
     everything: bool = flag("--all -a", "Show what is the same, too, and all metrics."),

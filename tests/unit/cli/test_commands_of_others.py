@@ -84,7 +84,7 @@ def test_a_broken_command_is_the_fault_of_its_package(
     assert message == (
         f"hpcrun: the command greet of the package hpcrun-greeting has failed: {reason}"
     )
-    assert hint == "hint: pip install --upgrade hpcrun-greeting, or uninstall it"
+    assert hint.startswith("hint: pip install --upgrade hpcrun-greeting, or uninstall it; HPC")
 
 
 def test_a_package_that_breaks_at_import_breaks_no_help(
