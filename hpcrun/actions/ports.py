@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.profiles.limits import Limits
+from hpcrun.profiles.site_locks import PartitionLimits
 
 if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configuration
     from hpcrun.actions.profiles.detected import DetectedProfile
@@ -100,6 +101,7 @@ class Surroundings:
     # asks the user at the terminal, and returns the value of an option; None without a terminal
     choose: Choose | None = None
     limits: Callable[[], Limits] = Limits  # returns the limits on what a command submits
+    partition_limits: Callable[[], PartitionLimits] = dict  # returns those of each partition
     # how the command was called: ``terminal`` and ``agent`` of a run's record
     by: dict[str, Any] | None = None
     consent: Consent = field(default_factory=Consent)

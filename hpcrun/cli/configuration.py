@@ -13,6 +13,7 @@ from pathlib import Path
 from hpcrun.profiles.config import FILE_NAME, MISNAMED, Config, load_config, load_limits
 from hpcrun.profiles.folders import Folder, Layer, TrustStore, own_layer, project_layer, shipped
 from hpcrun.profiles.limits import Limits, smallest
+from hpcrun.profiles.site_locks import PartitionLimits, smallest_of_partitions
 
 Announce = Callable[[Iterable[str]], None]
 
@@ -71,12 +72,24 @@ class Configuration:
         Raises:
             ProfileError: limits of a folder are unknown.
         """
-        limits = [self.values.limits]
+        return smallest([self.values.limits, *(limits for limits, _ in self._unused_limits)])
+
+    @cached_property
+    def partition_limits(self) -> PartitionLimits:
+        """The limits on the jobs of each partition.
+
+        Raises:
+            ProfileError: limits of a folder are unknown.
+        """
+        unused = [partitions for _, partitions in self._unused_limits]
+        return smallest_of_partitions([self.values.partition_limits, *unused])
+
+    @cached_property
+    def _unused_limits(self) -> list[tuple[Limits, PartitionLimits]]:
+        """The limits of the folders of which nothing else is used."""
         used = {layer.path for layer in self.layers.values() if layer.has(FILE_NAME)}
-        for folder in dict.fromkeys((self._user, self._site, *self._limiting)):
-            if folder not in used:
-                limits.append(load_limits(folder))
-        return smallest(limits)
+        folders = dict.fromkeys((self._user, self._site, *self._limiting))
+        return [load_limits(folder) for folder in folders if folder not in used]
 
     def _warn(self, warning: str) -> None:
         if self._announce:

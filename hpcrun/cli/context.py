@@ -152,6 +152,7 @@ class Context:
             detected=self.detected,
             choose=self._chooser(),
             limits=lambda: self.configuration.limits,
+            partition_limits=lambda: self.configuration.partition_limits,
             consent=self._consent(),
             by=self.by,
         )

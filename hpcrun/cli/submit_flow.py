@@ -251,7 +251,7 @@ def _limit_notes(jobs: Sequence[Prepared], context: Context) -> Iterator[str]:
     if not has_limits(context.surroundings):
         return
     for problem in over_limits(jobs, context.ports, context.surroundings):
-        yield f"note: over a limit, so that a submission asks a person: {problem}"
+        yield f"note: over a limit, so that a submission is refused or a person asked: {problem}"
 
 
 def _earlier_code(lineage: Lineage) -> dict[str, str]:

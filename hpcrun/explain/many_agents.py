@@ -11,7 +11,10 @@ from hpcrun.job.text.units import index_ranges
 _RULES = frozenset({"rendezvous-unreachable", "store-unreachable", "port-in-use"})
 _TASKS = re.compile(r"srun: error: (?P<node>[\w.-]+): tasks? (?P<tasks>\d[\d,-]*): Exited with ")
 _AGENT = "torch/distributed/run.py"
-_NOT_MET = re.compile(r"Rendezvous(?:Closed|Connection|Timeout)Error|EADDRINUSE")
+_NOT_MET = re.compile(
+    r"Rendezvous(?:Closed|Connection|Timeout)Error|EADDRINUSE"
+    r"|AttributeError: 'NoneType' object has no attribute 'is_failed'"  # torch's, of a closed one
+)
 """How a torchrun ends that has found no place, by when the first one ended."""
 _MOST = 4096
 

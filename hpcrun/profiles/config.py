@@ -248,8 +248,10 @@ def _site_locks(files: Sequence[_ConfigFile]) -> SiteLocks:
     )
 
 
-def load_limits(folder: Path) -> Limits:
+def load_limits(folder: Path) -> tuple[Limits, PartitionLimits]:
     """Return the limits in the ``config.yaml`` of a folder, whoever could have written the file.
+
+    They are the limits on the cost of jobs, and those of partitions.
 
     A limit can only refuse. So a file that is not used for anything else still limits, and only a
     file that is not there sets no limit.
@@ -262,13 +264,15 @@ def load_limits(folder: Path) -> Limits:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         _check_folder(folder)
-        return Limits()
+        return Limits(), {}
     except OSError:
         pass  # to read the file tells why
     file = parse_yaml(read_text(path), path)
-    for key in [key for key in file.data if key != "limits"]:
+    for key in [key for key in file.data if key not in ("limits", PARTITION_LIMITS)]:
         del file.data[key]
-    return limits_of(_read(file).get("limits", {}), path)
+    values = _read(file)
+    partitions = partition_limits_of(values.get(PARTITION_LIMITS, {}), path)
+    return limits_of(values.get("limits", {}), path), partitions
 
 
 def _check_folder(folder: Path) -> None:

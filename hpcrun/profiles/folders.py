@@ -394,7 +394,21 @@ def own_layer(path: Path, store: TrustStore) -> Layer:
     dangers = dangers_on_disk(path)
     if dangers:
         return _judged(path, store, dangers[0])
+    if _is_closed(path):
+        return _refused(path, "you may not read it")
     return Layer(Folder(path))
+
+
+def _is_closed(path: Path) -> bool:
+    """Return whether the rights of a folder, or of one above it, keep this user out."""
+    try:
+        os.stat(path / ".")
+        os.listdir(path)
+    except PermissionError:
+        return True
+    except OSError:
+        return False  # it is not there
+    return False
 
 
 def project_layer(path: Path, store: TrustStore) -> Layer:

@@ -227,3 +227,19 @@ def test_what_is_no_run_leads_to_the_way_that_explains_it(
     for command in ("explain", "status", "logs", "cancel"):
         with subtests.test(command=command):
             assert "the name of the run is empty" in hpcrun(command, "").stderr
+
+
+def test_a_torchrun_whose_rendezvous_was_closed_is_one_of_several(hpcrun: Hpcrun) -> None:
+    log = """\
+Traceback (most recent call last):
+  File "/v/site-packages/torch/distributed/run.py", line 1032, in <module>
+    main()
+  File "/v/site-packages/torch/distributed/launcher/api.py", line 378, in launch_agent
+    if result.is_failed():
+AttributeError: 'NoneType' object has no attribute 'is_failed'
+srun: error: n1: task 2: Exited with exit code 1
+srun: error: n1: task 0: Exited with exit code 1
+"""
+    hpcrun.write("job.log", log)
+    shown = hpcrun("explain", "--log", "job.log", check=True).stdout
+    assert shown.startswith("srun ran torchrun several times on n1 (tasks 0,2 failed)")

@@ -451,5 +451,8 @@ def test_a_dry_run_says_that_the_job_is_over_a_limit(limited: Limited, name: str
     )
     limited.limit("gpu_hours_per_job: 40")
     shown = limited.person(verb, "--dry-run", *words, env=limited.env, check=True)
-    assert "note: over a limit, so that a submission asks a person: at most 48" in shown.stderr
+    assert (
+        "note: over a limit, so that a submission is refused or a person asked: at most 48"
+        in shown.stderr
+    )
     assert limited.submitted == 0

@@ -57,10 +57,11 @@ def run(*argv: str | Path, home: Path, **env: str) -> Completed:
     """
     plain = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     caches = {"UV_CACHE_DIR": _cache("uv"), "PIP_CACHE_DIR": _cache("pip")}
+    patience = {"UV_HTTP_RETRIES": "10", "PIP_RETRIES": "10"}
     done = subprocess.run(
         list(map(str, argv)),
         cwd=home,
-        env={**plain, "HOME": str(home), **caches, **env},
+        env={**plain, "HOME": str(home), **caches, **patience, **env},
         capture_output=True,
         text=True,
     )

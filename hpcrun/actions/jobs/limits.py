@@ -73,7 +73,7 @@ def over_limits(
 
 def has_limits(surroundings: Surroundings) -> bool:
     """Return whether there is any limit on what a command submits."""
-    if surroundings.config.partition_limits:
+    if surroundings.partition_limits():
         return True
     return not surroundings.limits().is_empty
 
@@ -88,8 +88,7 @@ def _all_problems(
     """Yield each limit of a person, a site or a partition that jobs are over."""
     yield from _problems(costs, surroundings.limits(), ports, held)
     if jobs[0].plan.scheduler == "slurm":
-        limits = surroundings.config.partition_limits
-        yield from partition_problems(costs, limits, surroundings)
+        yield from partition_problems(costs, surroundings.partition_limits(), surroundings)
 
 
 def _ask(message: str, consent: Consent) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -193,10 +194,43 @@ def test_a_folder_below_a_lost_link_is_not_a_folder_without_limits(tmp_path: Pat
 
 
 def test_a_home_that_does_not_exist_sets_no_limit() -> None:
-    assert load_limits(Path("/dev/null/.config/hpcrun")).is_empty
+    assert load_limits(Path("/dev/null/.config/hpcrun")) == (Limits(), {})
 
 
 def test_a_misnamed_file_is_told(tmp_path: Path, limited: Path) -> None:
     limited.rename(limited.with_suffix(".yml"))
     (warning,) = configuration(tmp_path).warnings
     assert warning == f"{limited.with_suffix('.yml')} is not read: its name must be config.yaml"
+
+
+def test_limits_of_partitions_hold_of_a_file_that_is_not_used(limited: Path) -> None:
+    limited.write_text("partition_limits: {debug: {nodes: 2}}\n")
+    limited.chmod(0o666)
+    here = configuration(limited.parents[1])
+    assert here.warnings
+    assert here.partition_limits == {"debug": {"nodes": CostLimit(2, limited)}}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("closed", ["site", "."])
+def test_a_folder_that_the_user_may_not_read_is_told_and_its_limits_are_unknown(
+    closed: str,
+) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "site").mkdir()
+        (folder / "site/config.yaml").write_text("limits: {gpus_per_job: 4}\n")
+        (folder / closed).chmod(0o700)
+        here = Configuration(
+            None, Path("/none"), folder / "site", trusted=Path("/none/trust"), announce=None
+        )
+        os.seteuid(65534)
+        try:
+            assert "detected" not in here.profiles()
+            (warning,) = here.warnings
+            with pytest.raises(ProfileError, match="you may not read it"):
+                _ = here.limits
+        finally:
+            os.seteuid(0)
+    assert warning == f"{folder}/site is not used: you may not read it"

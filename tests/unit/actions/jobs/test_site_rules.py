@@ -34,7 +34,12 @@ def around(
     write(folder / "site/config.yaml", site)
     config = load_config([folder / "site"], folder / "site")
     made = surroundings(folder, own=(folder / "own",), config=config)
-    return replace(made, limits=lambda: config.limits, consent=consent or Consent())
+    return replace(
+        made,
+        limits=lambda: config.limits,
+        partition_limits=lambda: config.partition_limits,
+        consent=consent or Consent(),
+    )
 
 
 def prepared(around: Surroundings, **asked: Any) -> Prepared:
