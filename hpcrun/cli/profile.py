@@ -99,7 +99,7 @@ def _folder_lines(kind: str, folders: Sequence[Folder]) -> list[str]:
             line += "  (not there)"
         elif folder.withheld:
             line += "  (not used)"
-        lines.append(line)
+        lines.append(one_line(line))
     return lines
 
 

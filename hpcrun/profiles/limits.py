@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class CostLimit:
-    """A limit, and the file that sets it."""
+    """A limit, the file that sets it, and larger limits that it hides."""
 
     most: float
     path: Path
+    hidden: tuple[Path, ...] = field(default=(), compare=False)  # the files of those
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The configuration folders that set a limit of this kind."""
+        return tuple(path.parent for path in (self.path, *self.hidden))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class Limits:
         return self == Limits()
 
 
-LIMITS = tuple(field.name for field in fields(Limits))
+LIMITS = tuple(each.name for each in fields(Limits))
 
 
 def read_limit(value: Any) -> float:
@@ -59,7 +65,10 @@ def smallest(limits: Iterable[Limits]) -> Limits:
             limit: CostLimit | None = getattr(each, name)
             if limit is None:
                 continue
-            known = least.get(name)
-            if known is None or limit.most < known.most:
-                least[name] = limit
+            known = least.setdefault(name, limit)
+            if known is limit:
+                continue
+            lower, higher = (limit, known) if limit.most < known.most else (known, limit)
+            hidden = (*lower.hidden, higher.path, *higher.hidden)
+            least[name] = replace(lower, hidden=hidden)
     return Limits(**least)

@@ -58,9 +58,9 @@ class Mistake:
     key: Key = ()  # the key of the value, if there is one
 
     def __str__(self) -> str:
-        if self.line:
-            return f"{self.path}:{self.line}: {self.text}"
-        return f"{self.path}: {self.text}"
+        place = f"{self.path}:{self.line}" if self.line else str(self.path)
+        told = f"{place}: {self.text}"
+        return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in told)
 
 
 class MistakesError(ProfileError):

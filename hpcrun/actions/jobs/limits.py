@@ -168,7 +168,8 @@ def _day_problems(hours: float, limit: CostLimit, ports: Ports, held: ExitStack)
     # few people have this limit
     from hpcrun.actions.status.day_use import UnknownUseError, alone_in_day, hours_of_day
 
-    limiting = limit.path.parent
+    # a limit that variables can move does not hide those of folders that they cannot
+    limiting = max(limit.folders, key=lambda folder: len(ports.run_lists(folder)))
     held.enter_context(alone_in_day(ports, limiting))
     try:
         used = hours_of_day(ports, limiting)

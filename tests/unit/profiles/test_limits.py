@@ -234,3 +234,23 @@ def test_a_folder_that_the_user_may_not_read_is_told_and_its_limits_are_unknown(
         finally:
             os.seteuid(0)
     assert warning == f"{folder}/site is not used: you may not read it"
+
+
+def test_the_smallest_limit_knows_the_folders_of_the_others() -> None:
+    least = smallest(
+        [
+            limits_of({"gpus_per_job": 4}, Path("/a/config.yaml")),
+            limits_of({"gpus_per_job": 2}, Path("/b/config.yaml")),
+            limits_of({"gpus_per_job": 2}, Path("/c/config.yaml")),
+        ]
+    ).gpus_per_job
+    assert least == CostLimit(2, Path("/b/config.yaml"))
+    assert {*least.folders} == {Path("/a"), Path("/b"), Path("/c")}
+
+
+def test_a_warning_about_a_key_has_no_control_characters(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text('"a\\e]0;title\\a": 1\n')
+    warnings: list[str] = []
+    load_config([tmp_path], tmp_path, warnings.append)
+    (warning,) = warnings
+    assert "a?]0;title?: unknown key" in warning

@@ -12,7 +12,7 @@ import pytest
 from hpcrun.actions.jobs.limits import LimitError, within_limits
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Consent, Surroundings
-from hpcrun.profiles.limits import limits_of
+from hpcrun.profiles.limits import limits_of, smallest
 from hpcrun.runs.store import RunStore
 from tests.harness import REPO
 from tests.unit import builders
@@ -120,3 +120,25 @@ def test_one_function_alone_passes_a_job_to_a_scheduler() -> None:
             if getattr(node.func, "attr", "") == "submit_with_submitit":
                 places.append(path.name)
     assert places == ["submission.py"]
+
+
+def test_a_smaller_limit_of_a_folder_that_moves_hides_no_runs_of_a_fixed_one(
+    tmp_path: Path,
+) -> None:
+    moving = limits_of({"gpu_hours_per_day": 7}, Path("/moving/config.yaml"))
+    fixed = limits_of({"gpu_hours_per_day": 8}, Path("/fixed/config.yaml"))
+    asked: list[Path] = []
+
+    def lists(limiting: Path) -> list[Path]:
+        asked.append(limiting)
+        names = ["moved", "home"] if limiting == Path("/fixed") else ["moved"]
+        return [tmp_path / name for name in names]
+
+    ports = builders.ports(RunStore(tmp_path / "runs"), builders.Takes(), 1000.0)
+    surroundings = replace(
+        builders.surroundings(tmp_path), limits=lambda: smallest([moving, fixed]), consent=Consent()
+    )
+    limited = within_limits([job()], replace(ports, run_lists=lists), surroundings)
+    with pytest.raises(LimitError, match="the limit is 7 "), limited:
+        raise AssertionError("not refused")
+    assert asked[-1] == Path("/fixed")
