@@ -59,8 +59,8 @@ class Mistake:
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else str(self.path)
-        told = f"{place}: {self.text}"
-        return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in told)
+        line = f"{place}: {self.text}"
+        return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in line)
 
 
 class MistakesError(ProfileError):
