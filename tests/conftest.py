@@ -271,19 +271,28 @@ def is_slurm_test(item: pytest.Item) -> bool:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(
-    item: pytest.Item, nextitem: pytest.Item | None
-) -> Generator[None, object, object]:
-    """Run a slurm test in the worker's namespaces, and the last test too: with it ends what the
-    session has begun.
-    """
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run a slurm test in the worker's namespaces."""
     global NAMESPACES
     if NAMESPACES is None and is_slurm_test(item) and may_have_own_cluster():
         install_slurm()
         NAMESPACES = Namespaces()
         # not by the process's id: in a container's namespace that is the same at each run
         os.environ["HPCRUN_CLUSTER_DIR"] = f"/tmp/hpcrun-cluster-{secrets.token_hex(4)}"
-    if NAMESPACES is None or not (is_slurm_test(item) or nextitem is None):
+    if NAMESPACES is None or not is_slurm_test(item):
+        return (yield)
+    with NAMESPACES.entered():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """End in the worker's namespaces what the session has begun there, also after a test outside:
+    that one may need the network.
+    """
+    if NAMESPACES is None or is_slurm_test(item) or nextitem is not None:
         return (yield)
     with NAMESPACES.entered():
         return (yield)

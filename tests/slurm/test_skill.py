@@ -84,7 +84,7 @@ AFTER_CORRECTION = (
     Step(WAIT, of="corrected"),
     Step("hpcrun metrics ID --csv | sed -n '1p;$p'", r"loss.*\n.*0\.35", of="corrected"),
     Step(f"{AGAIN} --time 20m -- --lr 0.05", ID, of="bug", makes="slower"),
-    Step("hpcrun resubmit ID --parsable --time 20m", status=4, of="bug"),
+    Step("hpcrun resubmit ID --snapshot --parsable --time 20m", status=4, of="bug"),
     Step(WAIT, of="slower"),
     Step(f"{SWEEP} --sweep lr=0.001,0.01,0.1 --parsable train.py", ID, makes="sweep"),
     Step(WAIT, of="sweep"),
