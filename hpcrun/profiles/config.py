@@ -268,7 +268,8 @@ def load_limits(folder: Path) -> tuple[Limits, PartitionLimits]:
     except OSError:
         pass  # to read the file tells why
     file = parse_yaml(read_text(path), path)
-    for key in [key for key in file.data if key not in ("limits", PARTITION_LIMITS)]:
+    others = [key for key in file.data if key not in ("limits", PARTITION_LIMITS)]
+    for key in others:
         del file.data[key]
     values = _read(file)
     partitions = partition_limits_of(values.get(PARTITION_LIMITS, {}), path)
@@ -300,7 +301,8 @@ def _drop_unknown(file: YamlFile, warn: Callable[[str], None]) -> None:
         del file.data[key]
     locked = file.data.get(LOCKED)
     if isinstance(locked, dict):
-        for key in [key for key in locked if key not in LOCKABLE]:
+        unlockable = [key for key in locked if key not in LOCKABLE]
+        for key in unlockable:
             place = (LOCKED, key)
             mistake = file.origins[place].mistake(f"{dotted(place)}: no such key to lock", place)
             warn(f"{mistake}; hpcrun {__version__} ignores it")

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,19 @@ def sleeping(hpcrun: Hpcrun, *names: str) -> list[dict[str, Any]]:
 
 
 # --- cancel, hold, release -----------------------------------------------------------------------
+
+
+def piped(hpcrun: Hpcrun, argv: Sequence[str]) -> subprocess.Popen[str]:
+    """Start a command without a terminal, whose stdout the test reads."""
+    return subprocess.Popen(
+        argv,
+        env=hpcrun.environ,
+        cwd=hpcrun.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
 
 
 @pytest.mark.parametrize("words", ["--state running", "last", "twice"])
@@ -156,15 +170,7 @@ def test_a_command_says_which_run_is_the_newest(hpcrun: Hpcrun, subtests: pytest
 
 def cut_off(hpcrun: Hpcrun, *args: str, by: signal.Signals) -> tuple[str, int]:
     """End a command once it has printed the ids of jobs; return its stdout and exit status."""
-    with subprocess.Popen(
-        hpcrun.argv(*args),
-        env=hpcrun.environ,
-        cwd=hpcrun.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
+    with piped(hpcrun, hpcrun.argv(*args)) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
         while "job_ids" not in first:
@@ -191,15 +197,7 @@ def test_hpcrun_wait_that_a_signal_cuts_off_prints_a_document(
     hpcrun: Hpcrun, by: signal.Signals, exit_status: int
 ) -> None:
     sleeping(hpcrun, "slow")
-    with subprocess.Popen(
-        hpcrun.argv("wait", "slow", "--json"),
-        env=hpcrun.environ,
-        cwd=hpcrun.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
+    with piped(hpcrun, hpcrun.argv("wait", "slow", "--json")) as process:
         wait_for(lambda: catches(process.pid, signal.SIGTERM), 30, "it to wait")
         process.send_signal(by)
         text, _ = process.communicate()
@@ -216,14 +214,8 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 def test_nohup_keeps_a_wait_alive(hpcrun: Hpcrun) -> None:
     sleeping(hpcrun, "slow")
-    with subprocess.Popen(
-        ["nohup", *hpcrun.argv("wait", "slow", "--json", "--timeout", "5s")],
-        env=hpcrun.environ,
-        cwd=hpcrun.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+    with piped(
+        hpcrun, ["nohup", *hpcrun.argv("wait", "slow", "--json", "--timeout", "5s")]
     ) as process:
         wait_for(lambda: catches(process.pid, signal.SIGTERM), 30, "it to wait")
         process.send_signal(signal.SIGHUP)
@@ -240,15 +232,7 @@ def test_a_wait_that_is_killed_has_printed_the_id(hpcrun: Hpcrun) -> None:
 def test_parsable_prints_the_id_alone_before_the_end(hpcrun: Hpcrun) -> None:
     plain = closed(hpcrun, f"hpcrun {' '.join(JOB)} --parsable true")
     assert plain.stdout == f"{hpcrun.status()['job_id']}\n"
-    with subprocess.Popen(
-        hpcrun.argv(*JOB, "--parsable", "--wait", "sleep", "300"),
-        env=hpcrun.environ,
-        cwd=hpcrun.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
+    with piped(hpcrun, hpcrun.argv(*JOB, "--parsable", "--wait", "sleep", "300")) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{hpcrun.status()['job_id']}\n"
         process.kill()
