@@ -215,7 +215,7 @@ def _enter(path: str, message: str = "") -> NodeFolder:
         if not message and is_shared(place):
             raise OSError("not on the node's own disk") from None
     if not message:
-        _sweep(place)
+        sweep(place, PREFIX, YOUNG_S)
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -293,11 +293,18 @@ def _empty(descriptor: int) -> None:
                     continue
 
 
-def _sweep(place: str) -> None:
+def sweep(place: str, prefix: str, least_age_s: float) -> None:
+    """Remove the folders of this user that killed jobs have left here: no process holds them.
+
+    Args:
+        place: where they lie.
+        prefix: how their names begin.
+        least_age_s: a younger folder stays: who has made it may be about to hold it.
+    """
     for name in records.names_in(place):
         path = os.path.join(place, name)
         try:
-            if name.startswith(PREFIX) and time.time() - os.lstat(path).st_mtime > YOUNG_S:
+            if name.startswith(prefix) and time.time() - os.lstat(path).st_mtime > least_age_s:
                 remove(path)
         except OSError:
             continue  # just removed

@@ -104,6 +104,7 @@ class Rank:
         self._insist_at = float("inf")
         self._folder = make()
         os.environ.update({FOLDER: self._folder.path, RANK: str(rank)})
+        self._compiled = rank_environment.use_compiled() if is_task else None
         block_signals()
         # a program that sets its title would overwrite the name in /proc/PID/environ
         os.environ.setdefault("SPT_NOENV", "1")
@@ -147,10 +148,17 @@ class Rank:
         self._write_exit(status, heard)
         self._canary.end()
         self._watch.end()
+        self._leave_compiled(status)
         self._folder.leave(self._mark)
         if self._pid:
             reap(self._pid)
         return status
+
+    def _leave_compiled(self, status: int) -> None:
+        """Leave the folder of compiled files, which the last rank of the node saves."""
+        if self._compiled:
+            may_save = not self._signalled and status != records.KILL_STATUS
+            self._compiled.leave(ended_well=status == 0, may_save=may_save)
 
     def _sweep(self) -> None:
         """Kill what the program has left."""
@@ -177,6 +185,7 @@ class Rank:
             node = os.environ["HPCRUN_NODE"]
             self._log("err", f"hpcrun: the wrapper of this rank on {node} was killed\n")
             self._write_exit(records.KILL_STATUS, heard=False)
+        self._leave_compiled(records.KILL_STATUS)
         self._folder.leave(self._mark)
 
     def _log(self, name: str, line: str) -> None:
@@ -271,6 +280,8 @@ class Rank:
         self._canary.renew()
         if self._watches():
             self._watch.tick()
+            if self._compiled:
+                self._compiled.tick()
         if "HPCRUN_ROLE" not in os.environ:
             self._look_for_links()
         return False

@@ -81,6 +81,7 @@ class Node:
     def __init__(self) -> None:
         self._folder = make()
         os.environ[FOLDER] = self._folder.path
+        self._compiled = rank_environment.use_compiled()
         block_signals()
         self._tree = name_tree()
         self._canary = Canary(self._after_kill)
@@ -105,7 +106,7 @@ class Node:
         _record_end(status)
         self._canary.end()
         self._watch.end()
-        self._leave()
+        self._leave(status)
         return status
 
     def _after_kill(self, pid: int) -> None:
@@ -116,9 +117,9 @@ class Node:
         if pid:
             send(pid, signal.SIGKILL)
             _record_end(records.KILL_STATUS)
-        self._leave()
+        self._leave(records.KILL_STATUS)
 
-    def _leave(self) -> None:
+    def _leave(self, status: int) -> None:
         """Leave no process behind.
 
         A rank whose launcher was killed notices this within a second, and records its end.
@@ -127,6 +128,9 @@ class Node:
         while self._programs() and time.monotonic() < until:
             time.sleep(0.05)
         sweep(self._tree)
+        if self._compiled:
+            is_killed = status == records.KILL_STATUS or self._folder.is_stopping()
+            self._compiled.leave(ended_well=status == 0, may_save=not is_killed)
         self._folder.leave()
 
     def _programs(self) -> dict[int, int]:
@@ -138,6 +142,8 @@ class Node:
         self._canary.renew()
         if self._folder.leads():  # roles may share a node
             self._watch.tick()
+            if self._compiled:
+                self._compiled.tick()
         return False
 
     def _has_begun(self) -> bool:

@@ -37,6 +37,7 @@ from .step_monitor import StepMonitor
 from .why_ended import FAILURE, IDLE, OWN_END, Ended, final_status, what_next, why_not_continued
 
 if TYPE_CHECKING:
+    from ..warm.start import WarmStart
     from .job_arguments import JobOptions
     from .stage import StagedData
 
@@ -75,6 +76,7 @@ class Job:
         self._monitor = StepMonitor(options, self._messages, self._record_reason)
         self._postmortem = Postmortem(options, self._nodes, self._monitor, self._requeues)
         self._data = _data_to_stage(options.stage)
+        self._warm = _warm_start(options)
 
     @property
     def _restarts(self) -> int:
@@ -100,7 +102,7 @@ class Job:
         self._choose_rendezvous()
         if not options.is_local:
             # the preflight and the copying of data are steps, too
-            steps = 3 if options.stage else 2
+            steps = 2 + bool(options.stage) + bool(options.warm)
             slurm_requests.skip_steps(steps * records.attempts_cut_off())
         if not options.preflight:
             return self._run_attempts(command)
@@ -165,6 +167,8 @@ class Job:
         problem = ""
         if self._data:
             problem = self._data.copy(self._monitor.step, self._nodes.hosts)
+        if self._warm and not problem and not self._monitor.signalled:
+            self._warm.prepare(self._monitor.step, self._nodes.hosts)
         self._monitor.watch_gpus(self._nodes.hosts)
         if self._monitor.signalled:
             return self._end_attempt(1)
@@ -398,3 +402,13 @@ def _data_to_stage(sources: list[str]) -> StagedData | None:
     from .stage import StagedData  # slow to import, and few jobs copy data
 
     return StagedData(sources)
+
+
+def _warm_start(options: JobOptions) -> WarmStart | None:
+    """Return the compiled files of the job; None if none are kept."""
+    os.environ.pop(rank_environment.COMPILED, None)  # of a job in which this one was started
+    if not options.warm:
+        return None
+    from ..warm.start import WarmStart  # slow to import, and few jobs keep compiled files
+
+    return WarmStart(options.warm, options.warm_variable, is_local=options.is_local)

@@ -11,6 +11,8 @@
 --retry-on-failure, --exclude-bad-nodes
 --preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
 --stage NAME/SRC data that is copied onto each node first: stage.py
+--warm PROGRAM   compiled files of this program are kept: warm/start.py
+--warm-variable NAME  a further variable of compilers, for --warm
 --script         the command is a person's script, and the step is what it launches: run_script.py
 --srun=OPTION    an option of the script's srun, which its own options override
 --add NAME=VALUE a variable of the ranks of a script, which the script itself does not get
@@ -48,6 +50,8 @@ class JobOptions(Namespace):
     exclude_bad_nodes: bool
     preflight: bool
     stage: list[str]
+    warm: str
+    warm_variable: list[str]
     script: bool
     srun: list[str]
     add: list[str]
@@ -92,9 +96,9 @@ def parse_options(arguments: list[str]) -> JobOptions:
         parser.add_argument(name, type=int)
     for name in ("--requeue", "--restarts", "--spares"):
         parser.add_argument(name, type=int, default=0)
-    for name in ("--stage", "--srun", "--add"):
+    for name in ("--stage", "--srun", "--add", "--warm-variable"):
         parser.add_argument(name, action="append", default=[])
-    for name in ("--gpus", "--within"):
+    for name in ("--gpus", "--within", "--warm"):
         parser.add_argument(name, default="")
     parser.add_argument("--sample", type=float, default=rank_environment.SAMPLE_S)
     parser.add_argument("--cancel-idle", type=float, default=0.0)

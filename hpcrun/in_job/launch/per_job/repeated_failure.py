@@ -149,9 +149,19 @@ def last_steps(log: str) -> dict[str, int]:
     return steps
 
 
-def _end_of(rank: int, kind: str) -> str:
+def has_made_a_step(folder: str) -> bool:
+    """Return whether the files of an attempt show work of rank 0, or of the rank that failed."""
+    failed = records.first_failed(records.exits(folder=folder)) or {}
+    for rank in {0, failed.get("rank", 0)}:
+        for kind in ("out", "err", "metrics"):
+            if last_steps(_end_of(rank, kind, folder)):
+                return True
+    return False
+
+
+def _end_of(rank: int, kind: str, folder: str | None = None) -> str:
     """Return the end of a file of a rank, since torchrun last restarted it; empty without one."""
-    path = os.path.join(records.attempt_dir(), f"rank-{rank}.{kind}")
+    path = os.path.join(folder or records.attempt_dir(), f"rank-{rank}.{kind}")
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))

@@ -1,0 +1,1 @@
+"""Warm starts: what compilers make in one job, kept for the next job of the same program."""

@@ -1,0 +1,209 @@
+"""The generations of compiled files of one program, on the shared storage.
+
+A generation is what the nodes of one attempt have compiled: a folder ``TIME.RUN.ATTEMPT`` with
+
+* NODE.CODE.BYTES.set: which set of compiled files a node has, and their size; an empty file, made
+  when the node has something new;
+* CODE.claim: the node that made this file saves the set, and no other node with the same set;
+* CODE.tar.gz: the files of the set.
+
+It is complete if each set that a node has named is there. Only complete ones are used, so a node
+that is killed while it saves harms nobody. The generation before stays: a job may be about to read
+it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from .. import records
+from .archive import ENDING, is_own
+
+SET = ".set"
+CLAIM = ".claim"
+KEPT = 2
+"""The complete generations of a program that stay."""
+MOST_BYTES = 2 << 30
+"""A larger generation is not used: the next job compiles all anew, and its generation is smaller.
+"""
+MOST_OF_ALL_BYTES = 10 << 30
+"""The generations of all programs together; the oldest go first."""
+MOST_SETS = 256
+"""The different sets of one generation: as many nodes write to the shared storage at once."""
+UNFINISHED_S = 3600.0
+"""An incomplete generation is left alone for so long: its job may be about to complete it."""
+_NAME = re.compile(r"\d{16,20}\..+\.\d+")
+"""The name of a generation."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A complete generation.
+
+    Attributes:
+        path: its folder.
+        run: the run that has compiled its files.
+        parts: its archives.
+        size: the bytes of its files when they are unpacked.
+    """
+
+    path: str
+    run: str
+    parts: list[str]
+    size: int
+
+
+def new(folder: str) -> str:
+    """Return the path of the generation of this attempt; it is made when a node saves."""
+    run = os.path.basename(os.path.realpath(os.environ["HPCRUN_RUN_DIR"]))
+    return os.path.join(folder, f"{time.time_ns()}.{run}.{os.environ['HPCRUN_ATTEMPT']}")
+
+
+def newest(folder: str) -> Generation | None:
+    """Return the newest generation that is complete and may be used; None if there is none."""
+    for path in reversed(_generations(folder)):
+        generation = complete(path)
+        if generation:
+            return generation
+    return None
+
+
+def enter(path: str, node: str, code: str, size: int) -> bool:
+    """Record which set of files a node has; return whether this node saves the set.
+
+    Raises:
+        OSError: the generation cannot be written, others may write to it, or the nodes have too
+            many different sets.
+    """
+    for folder in (os.path.dirname(os.path.dirname(path)), os.path.dirname(path), path):
+        _make_own(folder)
+    names = records.names_in(path)
+    for name in names:
+        if name.startswith(f"{node}.") and name.endswith(SET):
+            records.remove(os.path.join(path, name))  # what it had when it saved before
+    _touch(os.path.join(path, f"{node}.{code}.{size}{SET}"))
+    claims = [name for name in names if name.endswith(CLAIM)]
+    if len(claims) >= MOST_SETS:
+        raise OSError(f"the nodes have more than {MOST_SETS} different sets of compiled files")
+    try:
+        _touch(os.path.join(path, f"{code}{CLAIM}"))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _touch(path: str) -> None:
+    """Make an empty file.
+
+    Raises:
+        FileExistsError: it is there.
+        OSError: it cannot be made.
+    """
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def part(path: str, code: str) -> str:
+    """Return the path of the archive of a set."""
+    return os.path.join(path, f"{code}{ENDING}")
+
+
+def evict(folder: str) -> None:
+    """Remove old generations: of this program, and if all are too large, of all programs."""
+    _evict_program(folder)
+    everything = os.path.dirname(folder)
+    sizes = {}
+    for program in records.names_in(everything):
+        for path in _generations(os.path.join(everything, program)):
+            sizes[path] = _size_on_disk(path)
+    total = sum(sizes.values())
+    newest_last = sorted(sizes, key=os.path.basename)
+    for path in newest_last[:-1]:
+        if total <= MOST_OF_ALL_BYTES:
+            break
+        total -= sizes[path]
+        _remove(path)
+
+
+def _generations(folder: str) -> list[str]:
+    """Return the generations of a program, the oldest first.
+
+    None if another user could have led this folder, or the one above, elsewhere.
+    """
+    if not _is_own_folder(os.path.dirname(folder)) or not _is_own_folder(folder):
+        return []
+    names = [name for name in records.names_in(folder) if _NAME.fullmatch(name)]
+    return [os.path.join(folder, name) for name in names]
+
+
+def _evict_program(folder: str) -> None:
+    kept = 0
+    for path in reversed(_generations(folder)):
+        if complete(path):
+            kept += 1
+            if kept > KEPT:
+                _remove(path)
+        elif _is_given_up(path):
+            _remove(path)
+
+
+def complete(path: str) -> Generation | None:
+    """Return a generation; None if it is incomplete, too large, or not this user's alone."""
+    if not _is_own_folder(path):
+        return None
+    sets: dict[str, int] = {}
+    for name in records.names_in(path):
+        if name.endswith(SET):
+            _, code, size = name[: -len(SET)].rsplit(".", 2)
+            sets[code] = int(size)
+    parts = [part(path, code) for code in sorted(sets)]
+    if not parts or not all(os.path.isfile(archive) for archive in parts):
+        return None
+    total = sum(sets.values())
+    if total > MOST_BYTES:
+        return None
+    run = os.path.basename(path).partition(".")[2].rpartition(".")[0]
+    return Generation(path, run, parts, total)
+
+
+def _make_own(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not _is_own_folder(path):
+            raise PermissionError(f"others may write to {path}") from None
+
+
+def _is_own_folder(path: str) -> bool:
+    try:
+        return is_own(os.lstat(path)) and not os.path.islink(path)
+    except OSError:
+        return False
+
+
+def _is_given_up(path: str) -> bool:
+    try:
+        return time.time() - os.stat(path).st_mtime > UNFINISHED_S
+    except OSError:
+        return False
+
+
+def _remove(path: str) -> None:
+    """Remove a generation, as far as possible; its files lie side by side."""
+    for name in records.names_in(path):
+        records.remove(os.path.join(path, name))
+    with suppress(OSError):
+        os.rmdir(path)
+
+
+def _size_on_disk(path: str) -> int:
+    size = 0
+    for name in records.names_in(path):
+        try:
+            size += os.lstat(os.path.join(path, name)).st_size
+        except OSError:
+            continue
+    return size

@@ -1,0 +1,327 @@
+"""--warm in jobs of real processes on this machine; tests/slurm/test_warm.py has several nodes."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.in_job.launch.warm import archive
+from tests.launch.jobs import LAUNCH, job
+
+# a compiler that finds its file, or makes it, under a name of its own as Inductor does
+COMPILE = """
+import os, pathlib, sys, time
+made = pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"], "fxgraph/ab/key", str(os.getpid()))
+print("warm" if any(made.parent.glob("*")) else "cold", made, flush=True)
+if not any(made.parent.glob("*")):
+    made.parent.mkdir(parents=True)
+    made.with_name("a.lock").touch()
+    made.write_bytes(b"program")
+    made.chmod(0o755)
+time.sleep(float(sys.argv[1]))
+sys.exit(int(sys.argv[2]))
+"""
+
+
+class Kept:
+    """Jobs of one program in one runs folder."""
+
+    def __init__(self, runs: Path) -> None:
+        self.runs = runs
+        self._jobs = 0
+
+    def start(self, *arguments: str, program: str = COMPILE, **more: Any) -> Any:
+        """Start a job with --warm, whose name counts from one."""
+        self._jobs += 1
+        folder = self.runs / f"run-{self._jobs}"
+        folder.mkdir(parents=True)
+        (folder / "program.py").write_text(program)
+        job_id = f"L{os.getpid()}0{self._jobs}"
+        more["env"] = {
+            "HPCRUN_RUN_DIR": str(folder),
+            "HPCRUN_JOB_ID": job_id,
+            **more.get("env", {}),
+        }
+        more["options"] = ["--warm=program", *more.get("options", ())]
+        command = [sys.executable, str(folder / "program.py"), *(arguments or ("0", "0"))]
+        return job(folder, command, **more)
+
+    def out(self, *arguments: str, **more: Any) -> str:
+        """Run a job, and return what its first rank prints."""
+        with self.start(*arguments, **more) as running:
+            running.end()
+            return str(running.out())
+
+    def generations(self) -> list[Path]:
+        """The generations on the shared storage, the oldest first."""
+        return sorted(self.runs.glob("compiled/*/*"))
+
+    def archive(self) -> Path:
+        """The archive of the only generation."""
+        (generation,) = self.generations()
+        (path,) = generation.glob("*.tar.gz")
+        return path
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+def left_on_disk() -> list[Path]:
+    """The folders that jobs of this process have left."""
+    return list(Path("/tmp").glob(f"hpcrun-compiled-L{os.getpid()}0*"))
+
+
+def test_the_next_job_starts_warm(kept: Kept) -> None:
+    cold = kept.out()
+    warm = kept.out()
+    assert cold.startswith("cold ")
+    assert warm.startswith("warm ")
+    assert left_on_disk() == []
+
+
+def test_what_is_saved_has_plain_files_and_no_locks(kept: Kept) -> None:
+    kept.out()
+    with tarfile.open(kept.archive()) as tar:
+        (member,) = tar
+    assert os.path.dirname(member.name) == "inductor/fxgraph/ab/key"
+    assert member.mode & 0o777 == 0o755
+
+
+def test_a_warm_job_saves_nothing(kept: Kept) -> None:
+    kept.out()
+    kept.out()
+    assert len(kept.generations()) == 1
+
+
+def test_a_job_that_compiles_nothing_saves_nothing(kept: Kept) -> None:
+    kept.out(program="print()")
+    assert kept.generations() == []
+    assert left_on_disk() == []
+
+
+def test_nodes_with_the_same_files_save_one_set(kept: Kept) -> None:
+    kept.out(nodes=2)
+    (generation,) = kept.generations()
+    assert len(list(generation.glob("*.set"))) == 2
+    assert len(list(generation.glob("*.tar.gz"))) == 1
+
+
+def test_each_node_has_what_the_nodes_of_a_pipeline_have_compiled(kept: Kept) -> None:
+    stages = COMPILE.replace('"fxgraph/ab/key"', '"fxgraph/ab/" + os.environ["HPCRUN_NODE_RANK"]')
+    kept.out(program=stages, nodes=2)
+    list_all = """
+import os, pathlib
+print(sorted(os.listdir(os.environ["TORCHINDUCTOR_CACHE_DIR"] + "/fxgraph/ab")))
+"""
+    with kept.start(program=list_all, nodes=2) as running:
+        assert running.end() == 0
+        assert [running.out(node) for node in (0, 1)] == ["['0', '1']\n"] * 2
+
+
+def test_a_variable_that_a_person_has_set_stays(kept: Kept, tmp_path: Path) -> None:
+    own = str(tmp_path / "own")
+    out = kept.out(env={"TORCHINDUCTOR_CACHE_DIR": own})
+    assert out.startswith(f"cold {own}/")
+    assert kept.generations() == []
+
+
+def test_a_profile_can_name_further_variables(kept: Kept) -> None:
+    show = 'import os; print(os.environ["VLLM_CACHE_ROOT"])'
+    out = kept.out(program=show, options=["--warm-variable=VLLM_CACHE_ROOT"])
+    assert out.endswith("/files/vllm_cache_root\n")
+
+
+def test_the_folder_of_a_node_is_private(kept: Kept) -> None:
+    show = """
+import os, pathlib
+files = pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent
+print(oct(files.parent.stat().st_mode), oct(files.stat().st_mode))
+"""
+    assert kept.out(program=show) == "0o40700 0o40700\n"
+
+
+def _cut(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-6] ^= 16  # in the checksum of all
+    path.write_bytes(content)
+
+
+def _rewrite(path: Path, member: tarfile.TarInfo, text: bytes = b"") -> None:
+    member.size = len(text)
+    with tarfile.open(path, "w:gz", pax_headers={"hpcrun.root": "/before"}) as tar:
+        tar.addfile(member, io.BytesIO(text))
+
+
+def _lead_outside(path: Path) -> None:
+    _rewrite(path, tarfile.TarInfo("inductor/../../../../../escaped"))
+
+
+def _link(path: Path) -> None:
+    member = tarfile.TarInfo("inductor")
+    member.type = tarfile.SYMTYPE
+    member.linkname = "/tmp"
+    _rewrite(path, member)
+
+
+def _name_a_file_of_others(path: Path) -> None:
+    group = b'{"child_paths": {"k.cubin": "/before/../../k.cubin"}}'
+    _rewrite(path, tarfile.TarInfo("triton/.triton/cache/A/__grp__k.json"), group)
+
+
+def _open_to_all(path: Path) -> None:
+    path.chmod(0o666)
+
+
+def _replace_by_a_link(path: Path) -> None:
+    path.rename(path.with_suffix(".moved"))
+    path.symlink_to(path.with_suffix(".moved"))
+
+
+HARMS = [
+    pytest.param(_cut, "it is damaged", id="cut"),
+    pytest.param(_flip, "it is damaged", id="a bit"),
+    pytest.param(_lead_outside, "it has 'inductor/../../../../../escaped'", id="outside"),
+    pytest.param(_link, "it has 'inductor'", id="link inside"),
+    pytest.param(_name_a_file_of_others, "a list of Triton's", id="Triton's list"),
+    pytest.param(_open_to_all, "others may have written it", id="writable by others"),
+    pytest.param(_replace_by_a_link, "Too many levels of symbolic links", id="link"),
+]
+
+
+@pytest.mark.parametrize(("harm", "reason"), HARMS)
+def test_a_bad_archive_is_not_used(
+    kept: Kept, harm: Callable[[Path], None], reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept.out()
+    harm(kept.archive())
+    out = kept.out(nodes=2)
+    log = capfd.readouterr().err
+    assert out.startswith("cold ")
+    assert "hpcrun: --warm: this attempt starts cold: " in log
+    assert reason in log
+    assert left_on_disk() == []
+    assert not Path("/tmp/escaped").exists()
+
+
+def test_a_job_after_a_bad_archive_is_warm_again(kept: Kept) -> None:
+    kept.out()
+    _cut(kept.archive())
+    kept.out()
+    assert kept.out().startswith("warm ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("of_parent", [0, 1, 2], ids=["generation", "program", "all"])
+def test_a_folder_of_another_user_is_not_used(kept: Kept, of_parent: int) -> None:
+    kept.out()
+    (generation,) = kept.generations()
+    folder = [generation, *generation.parents][of_parent]
+    os.chown(folder, 65534, 65534)
+    assert kept.out().startswith("cold ")
+
+
+def test_a_program_that_failed_keeps_no_young_file(kept: Kept) -> None:
+    kept.out("0", "1")
+    assert kept.generations() == []
+    assert left_on_disk() == []
+
+
+def test_a_cancelled_job_keeps_no_young_file(kept: Kept) -> None:
+    with kept.start("600", "0") as running:
+        running.until("cold")
+        running.process.send_signal(signal.SIGTERM)
+        assert running.end() == 143
+    assert kept.generations() == []
+    assert left_on_disk() == []
+
+
+def test_old_files_of_a_program_that_failed_are_kept(kept: Kept) -> None:
+    aged = COMPILE.replace("made.chmod(0o755)", "os.utime(made, (1e9, 1e9))")
+    kept.out("0", "1", program=aged)
+    assert kept.out().startswith("warm ")
+
+
+def test_what_a_killed_node_was_saving_is_not_used(kept: Kept) -> None:
+    kept.out()
+    path = kept.archive()
+    path.rename(path.with_name(f"{path.name}.node.1"))
+    assert kept.out().startswith("cold ")
+    assert kept.out().startswith("warm ")
+
+
+def test_two_jobs_at_once_do_not_meet(kept: Kept) -> None:
+    with kept.start("1", "0") as one, kept.start("1", "0") as two:
+        assert (one.end(), two.end()) == (0, 0)
+        folders = {running.out().split()[1].partition("/files/")[0] for running in (one, two)}
+    assert len(folders) == 2
+    assert len(kept.generations()) == 2
+    assert kept.out().startswith("warm ")
+
+
+def test_only_the_last_two_generations_stay(kept: Kept) -> None:
+    for number in range(4):
+        kept.out(program=COMPILE.replace("key", f"key-{number}"))
+    names = [path.name.split(".")[1] for path in kept.generations()]
+    assert names == ["run-3", "run-4"]
+
+
+def test_a_retry_of_a_warm_start_without_a_step_is_cold(
+    kept: Kept, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept.out()
+    crash = COMPILE.replace("sys.exit(", "sys.exit(1 - int(os.environ['HPCRUN_ATTEMPT']) or ")
+    again = ["--warn=60", "--restarts=1", "--retry-on-failure"]
+    with kept.start(program=crash, options=again) as running:
+        assert running.end() == 0
+        assert running.out().startswith("warm ")
+        retried = running.attempt.parent / "1" / "rank-0.out"
+        assert retried.read_text().startswith("cold ")
+    assert "attempt 1 started warm and failed before its first step" in capfd.readouterr().err
+
+
+def test_a_retry_of_a_warm_start_with_steps_is_warm(kept: Kept) -> None:
+    kept.out()
+    crash = "print('step 12')\n" + COMPILE
+    crash = crash.replace("sys.exit(", "sys.exit(1 - int(os.environ['HPCRUN_ATTEMPT']) or ")
+    again = ["--warn=60", "--restarts=1", "--retry-on-failure"]
+    with kept.start(program=crash, options=again) as running:
+        assert running.end() == 0
+        retried = running.attempt.parent / "1" / "rank-0.out"
+        assert "warm " in retried.read_text()
+
+
+def test_lists_of_triton_name_the_folder_in_which_they_lie(tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    after = tmp_path / "after"
+    group = before / "triton/A/__grp__k.json"
+    group.parent.mkdir(parents=True)
+    group.write_text(f'{{"child_paths": {{"k.cubin": "{before}/triton/A/k.cubin"}}}}')
+    archive.write(str(tmp_path / "a"), str(before), ["triton/A/__grp__k.json"])
+    archive.unpack(str(tmp_path / "a"), str(tmp_path / "part"), str(after))
+    moved = (tmp_path / "part/triton/A/__grp__k.json").read_text()
+    assert moved == f'{{"child_paths": {{"k.cubin": "{after}/triton/A/k.cubin"}}}}'
+
+
+def test_ranks_of_one_node_save_once_at_the_end_of_the_last(kept: Kept) -> None:
+    """As with --launcher srun, where no process stands above the ranks of a node."""
+    both = 'for id in 0 1; do SLURM_PROCID=$id SLURM_LOCALID=$id "$@" 0 0 & done; wait'
+    tasks = ["env", "SLURM_NTASKS=2", "SLURM_NTASKS_PER_NODE=2", "bash", "-c", both, "bash"]
+    kept.out("", chain=[*tasks, *LAUNCH, "rank", "--task", "--"])
+    (generation,) = kept.generations()
+    assert len(list(generation.glob("*.tar.gz"))) == 1
+    assert left_on_disk() == []
