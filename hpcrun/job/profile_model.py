@@ -265,6 +265,15 @@ class GpuSection(_Section):
         return self
 
 
+class LaunchSection(_Section):
+    """What a job keeps from one start to the next."""
+
+    warm: Switch = False
+    """Whether compiled files are kept for the next job of the same program (--warm)."""
+    warm_variables: tuple[EnvName, ...] = ()
+    """Further variables of compilers that name a folder: [VLLM_CACHE_ROOT]."""
+
+
 class ContainerSection(_Section):
     """The container of the ranks; there is none without an image."""
 
@@ -317,6 +326,7 @@ class Profile(_Section):
     fabric: FabricSection = FabricSection()
     price: PriceSection = PriceSection()
     container: ContainerSection = ContainerSection()
+    launch: LaunchSection = LaunchSection()
     launcher: Launcher | None = None
     """How the ranks start (--launcher)."""
     python: Text | None = None

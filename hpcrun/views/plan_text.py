@@ -95,6 +95,7 @@ def plan_lines(
         ("container", _container(plan.container)),
         ("code", _code(plan.snapshot)),
         ("stage", _stage(plan)),
+        ("warm", "what compilers make is kept for the next job" if plan.warm else ""),
         ("stop", _stop(plan.requeue)),
         ("idle", _idle(plan)),
         ("srun", _srun(plan)),

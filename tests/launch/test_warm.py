@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.in_job.launch.warm import archive
+from hpcrun.in_job.launch.compiled import archive
 from tests.launch.jobs import LAUNCH, job
 
 # a compiler that finds its file, or makes it, under a name of its own as Inductor does
@@ -319,9 +319,9 @@ def test_lists_of_triton_name_the_folder_in_which_they_lie(tmp_path: Path) -> No
 
 def test_ranks_of_one_node_save_once_at_the_end_of_the_last(kept: Kept) -> None:
     """As with --launcher srun, where no process stands above the ranks of a node."""
-    both = 'for id in 0 1; do SLURM_PROCID=$id SLURM_LOCALID=$id "$@" 0 0 & done; wait'
+    both = 'for id in 0 1; do SLURM_PROCID=$id SLURM_LOCALID=$id "$@" & done; wait'
     tasks = ["env", "SLURM_NTASKS=2", "SLURM_NTASKS_PER_NODE=2", "bash", "-c", both, "bash"]
-    kept.out("", chain=[*tasks, *LAUNCH, "rank", "--task", "--"])
+    kept.out(chain=[*tasks, *LAUNCH, "rank", "--task", "--"])
     (generation,) = kept.generations()
     assert len(list(generation.glob("*.tar.gz"))) == 1
     assert left_on_disk() == []

@@ -5,6 +5,7 @@ request → JobInputs → Settled → JobProgram → JobCode → Plan → script
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,9 +21,17 @@ from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import UsageError
 from hpcrun.job.batch.sbatch_input import READ_BY_SBATCH
 from hpcrun.job.plan.cost import Cost, cost_of
-from hpcrun.job.plan.job_plan import Plan, Snapshot, build_plan, flight_recorder_env, job_env
+from hpcrun.job.plan.job_plan import (
+    Plan,
+    Snapshot,
+    build_plan,
+    flight_recorder_env,
+    job_env,
+    name_of,
+)
 from hpcrun.job.plan.plan_notes import plan_notes
 from hpcrun.job.plan.role_ranks import requests_of, with_programs
+from hpcrun.job.plan.warm_start import WarmStart, decide_warm_start
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.resources.cpus_memory_time import Machine
@@ -142,6 +151,7 @@ def prepare(
         snapshot=code.snapshot,
         added=flight_recorder_env(inherited),
         stage=_staged_data(code.request, surroundings.cwd),
+        warm=_warm_start(program, plan, surroundings.cwd),
     )
     log_message(f"env {assignments((*whole.env, *whole.added))}")
     script = render_script(whole, load_templates(surroundings.template_folders))
@@ -198,6 +208,18 @@ def _staged_data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | 
     if request.preflight == "only":
         return ()
     return find_data(request.stage, Path(request.workdir or cwd))
+
+
+def _warm_start(program: JobProgram, plan: Plan, cwd: Path) -> WarmStart | None:
+    """Return how compiled files are kept, for all jobs of the program before it was copied."""
+    request = program.request
+    return decide_warm_start(
+        request,
+        program.loaded.profile,
+        folder=os.path.abspath(request.workdir or cwd),
+        python=plan.python.executable,
+        name=name_of(replace(request, name=None)),
+    )
 
 
 # --- the plan ------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ PARTS = {
     "ray": "ray",
     "role": "start_roles",
     "stage": "per_job.stage",
-    "warm": "warm.start",
+    "warm": "per_job.warm_start",
 }
 """The part, as a script names it → its module; those that ranks use lie on top of this package."""
 

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from itertools import count
 
-from . import rank_environment, records, tracker_environment
+from . import compiled, rank_environment, records, tracker_environment
 from .node_folder import FOLDER, RANK, make
 from .node_watch import CLEARED, INSIST_S, StopRequests
 from .processes import (
@@ -104,7 +104,7 @@ class Rank:
         self._insist_at = float("inf")
         self._folder = make()
         os.environ.update({FOLDER: self._folder.path, RANK: str(rank)})
-        self._compiled = rank_environment.use_compiled() if is_task else None
+        self._compiled = compiled.use_folder() if is_task else None
         block_signals()
         # a program that sets its title would overwrite the name in /proc/PID/environ
         os.environ.setdefault("SPT_NOENV", "1")

@@ -16,8 +16,6 @@ TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .warm.node import CompiledFolder
-
 MANAGED = "HPCRUN_MANAGED"
 """Set if the job may be warned or requeued."""
 CONTAINER = "HPCRUN_CONTAINER"
@@ -63,18 +61,6 @@ def be_node() -> None:
         env["HPCRUN_NODE_RANK"] = env["SLURM_NODEID"]
     if env.get("SLURM_EXIT_ERROR") == str(SRUN_FAILED):
         del env["SLURM_EXIT_ERROR"]  # for this job's srun, not for an srun that the program calls
-
-
-def use_compiled() -> CompiledFolder | None:
-    """Return the folder of compiled files of this node, with its variables set.
-
-    None if the job has none, or if it cannot be used.
-    """
-    if COMPILED not in os.environ:
-        return None
-    from .warm import node  # slow to import, and most jobs have no such folder
-
-    return node.use()
 
 
 def address_of(node: str) -> str:

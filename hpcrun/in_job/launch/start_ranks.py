@@ -13,7 +13,7 @@ import signal
 import time
 from typing import Any
 
-from . import rank_environment, records
+from . import compiled, rank_environment, records
 from .node_folder import FOLDER, make
 from .node_watch import StopRequests
 from .processes import (
@@ -81,7 +81,7 @@ class Node:
     def __init__(self) -> None:
         self._folder = make()
         os.environ[FOLDER] = self._folder.path
-        self._compiled = rank_environment.use_compiled()
+        self._compiled = compiled.use_folder()
         block_signals()
         self._tree = name_tree()
         self._canary = Canary(self._after_kill)

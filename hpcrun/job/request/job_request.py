@@ -370,6 +370,14 @@ class JobRequest:
         "Default: the last part of SRC. Repeatable.",
         read_item=raw_text_reader(not_empty),
     )
+    warm: bool = ENVIRONMENT.flag(
+        "--warm",
+        "Keep what compilers make (torch.compile, Triton) for the next job of this program.",
+        seldom=True,
+    )
+    no_warm: bool = ENVIRONMENT.flag(
+        "--no-warm", "Compile anew, in spite of the profile's launch.warm.", seldom=True
+    )
     preflight: Preflight | None = LAUNCH.option(
         "--preflight",
         "Check all nodes first (at most 30 s); a bad one fails the job.",

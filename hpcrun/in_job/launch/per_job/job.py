@@ -37,9 +37,9 @@ from .step_monitor import StepMonitor
 from .why_ended import FAILURE, IDLE, OWN_END, Ended, final_status, what_next, why_not_continued
 
 if TYPE_CHECKING:
-    from ..warm.start import WarmStart
     from .job_arguments import JobOptions
     from .stage import StagedData
+    from .warm_start import WarmStart
 
 MESSAGE_S = 15.0
 """A message and the removal of data delay a requeue only if the time limit is further away."""
@@ -409,6 +409,6 @@ def _warm_start(options: JobOptions) -> WarmStart | None:
     os.environ.pop(rank_environment.COMPILED, None)  # of a job in which this one was started
     if not options.warm:
         return None
-    from ..warm.start import WarmStart  # slow to import, and few jobs keep compiled files
+    from .warm_start import WarmStart  # slow to import, and few jobs keep compiled files
 
     return WarmStart(options.warm, options.warm_variable, is_local=options.is_local)

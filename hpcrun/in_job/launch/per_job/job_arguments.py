@@ -11,7 +11,7 @@
 --retry-on-failure, --exclude-bad-nodes
 --preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
 --stage NAME/SRC data that is copied onto each node first: stage.py
---warm PROGRAM   compiled files of this program are kept: warm/start.py
+--warm PROGRAM   compiled files of this program are kept: warm_start.py
 --warm-variable NAME  a further variable of compilers, for --warm
 --script         the command is a person's script, and the step is what it launches: run_script.py
 --srun=OPTION    an option of the script's srun, which its own options override

@@ -3,7 +3,7 @@
 It lies on the node's own disk, belongs to this user alone, and has a name that others cannot
 foresee: several nodes that share such a folder break each other's files, and another user who can
 write to it can run code in the job. The head node chooses its name, and may have filled it
-(head.py). The last process of the node to leave saves what is new, and removes it.
+(per_job/warm_start.py). The last process of the node to leave saves what is new, and removes it.
 """
 
 from __future__ import annotations

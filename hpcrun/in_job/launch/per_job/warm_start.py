@@ -18,11 +18,8 @@ import time
 from typing import TYPE_CHECKING
 
 from .. import node_folder, rank_environment, records
-from ..per_job import node_step
-from ..per_job.repeated_failure import has_made_a_step
-from ..processes import launch_program
-from . import archive, generations
-from .node import (
+from ..compiled import archive, generations
+from ..compiled.node import (
     CPU,
     FILES,
     FILLED,
@@ -36,6 +33,9 @@ from .node import (
     path_on,
     save,
 )
+from ..processes import launch_program
+from . import node_step
+from .repeated_failure import has_made_a_step
 
 if TYPE_CHECKING:
     from ..job_step import JobStep

@@ -1,1 +1,0 @@
-"""Warm starts: what compilers make in one job, kept for the next job of the same program."""
