@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.runs.compiled_text import compiled_row
+from hpcrun.actions.runs.find import FoundRun
 from hpcrun.actions.runs.log_choice import parse_ranks, role_named
 from hpcrun.actions.runs.run_metrics import (
     Metrics,
@@ -35,6 +37,8 @@ from hpcrun.errors import UsageError
 from hpcrun.job.request.parameters import Parameters
 from hpcrun.job.text.units import index_ranges
 from hpcrun.profiles.config import FILE_NAME
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.compiled_files import compiled_files
 from hpcrun.runs.elements import elements_of
 from hpcrun.views.metrics_table import (
     metrics_csv,
@@ -121,7 +125,7 @@ def metrics(
             role=part,
         )
         results = {None: choose_metrics(of_run, names or ())}
-    yield note(_unreadable_lines(results))
+    yield note([*_unreadable_lines(results), *_compiled_notes(folder, named)])
     chosen = {index: last_rows(result, lines) for index, result in results.items()}
     if png is not None and chosen[None].rows:
         save_png(chosen[None], png, named.run.run_id)
@@ -129,6 +133,18 @@ def metrics(
         lambda: _text(chosen, parameters, lines, as_csv=as_csv, plot=plot, png=png),
         lambda: metrics_json(chosen, named.run.run_id, parameters, element=named.element),
     )
+
+
+def _compiled_notes(folder: Path, named: FoundRun) -> list[str]:
+    """Return how the run, or its element, has started with --warm, and what was compiled."""
+    if elements_of(named.run) and named.element is None:
+        return []
+    attempt = last_attempt(folder, named.element or 0)
+    files = compiled_files(attempt) if attempt else None
+    if attempt is None or files is None:
+        return []
+    start, text = compiled_row(attempt, files)
+    return [f"{start} start: {text}"]
 
 
 def _unreadable_lines(results: Mapping[Any, Metrics]) -> list[str]:

@@ -28,6 +28,7 @@ from hpcrun.explain.gather import gather
 from hpcrun.explain.many_agents import many_agents
 from hpcrun.explain.started_over import LOAD_CHECKPOINT, started_over
 from hpcrun.explain.unrecorded_end import NO_QUESTIONS, Questions, UnrecordedEnd, unrecorded_end
+from hpcrun.explain.warm_start import with_warm_start
 from hpcrun.explain.wording import answer, other_nodes
 from hpcrun.job import job_states
 from hpcrun.job.job_states import EXIT_KILLED
@@ -162,7 +163,8 @@ def explain(
             their size.
         questions: to the scheduler, of a job whose end nothing else explains.
     """
-    return _with_start(_explain_end(item, rules, quick=quick, questions=questions))
+    end = _explain_end(item, rules, quick=quick, questions=questions)
+    return with_warm_start(_with_start(end))
 
 
 def _with_start(explanation: Explanation) -> Explanation:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from hpcrun.actions.hooks import about_run
+from hpcrun.actions.runs.compiled_text import compiling_sentence
 from hpcrun.actions.status.decide_status import ALIVE_WITHIN_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
@@ -32,6 +33,7 @@ from hpcrun.runs.attempt import (
     node_ranks,
     rank_exits,
 )
+from hpcrun.runs.compiled_files import compiled_files
 from hpcrun.runs.elements import records_of
 from hpcrun.runs.log_files import fold, rank_log, tail
 from hpcrun.runs.metric_files import LogMetrics, Unreadable, Value, noted
@@ -206,6 +208,9 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
     beats = _heartbeats(running)
     silence = _silence(running)
     ended = _ended(running)
+    compiling = _compiling(running)
+    if compiling and silence.stuck:  # then it is no wonder that the ranks are silent
+        silence = replace(silence, sentence=running.of_role(compiling), stuck=False)
     if running.cancelled:  # then it is no wonder that ranks end or are silent
         silence = replace(silence, sentence="the job is being cancelled", stuck=False)
         ended = None
@@ -336,6 +341,12 @@ def _silence(running: Running) -> Remark:
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
     stuck = not about and running.newest_s > silence_limit_s(running.usual_s)
     return Remark(about or running.of_role(sentence), (*evidence, *of_roles), stuck=stuck)
+
+
+def _compiling(running: Running) -> str:
+    """Return that the ranks compile now, as far as their compilers' new files show it."""
+    files = compiled_files(running.attempt)
+    return compiling_sentence(files, running.now_s) if files else ""
 
 
 def _stall(running: Running) -> Remark | None:

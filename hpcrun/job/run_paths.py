@@ -27,7 +27,7 @@ _ASIDE = re.compile(
 _JOB_ENTRY = re.compile(rf"(?P<job_id>{JOB_ID.pattern})\.(?P<run_id>{_ANY_RUN_ID})", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _RANK_FILE = re.compile(rf"rank-(?P<rank>{_NUMBER.pattern})\.(?P<kind>\w+)", re.ASCII)
-_NODE_FILE = re.compile(r"node-(?P<node>.+)\.(?P<kind>start|use)")
+_NODE_FILE = re.compile(r"node-(?P<node>.+)\.(?P<kind>start|use|compiled)")
 _ACTIVE = "active"
 _JOBS = "jobs"
 _STUDIES = "studies"
@@ -96,6 +96,7 @@ class AttemptFolder:
     dead_nodes = _Below("dead-nodes")
     imports = _Below("code")  # the record of the code that ran, if the run has a snapshot
     versions = _Below("versions")  # the versions of Python, torch, CUDA and the driver
+    warm = _Below("warm")  # with which compiled files it started
     stop = _Below("stop")  # the folder of the requests to stop, a file for each reason
     preflight = _Below("preflight")  # the folder of the preflight's reports, one per node
     verdict = _Below("preflight/verdict.json")  # the verdict of the preflight
@@ -122,7 +123,7 @@ class AttemptFolder:
         return self._rank_file(rank, "metrics")
 
     def node_file(self, node: str, kind: str = "start") -> Path:
-        """Return a file of a node: ``start`` for its record, ``use`` for its samples."""
+        """Return a file of a node; the kinds are those of ``parse_nodes``."""
         return self.path / f"node-{node}.{kind}"
 
 
@@ -285,6 +286,10 @@ class RunsFolder:
         """Return the folder of a copy of the programs that is being made or deleted."""
         return self.programs(f".{version}.{number:08x}")
 
+    def compiled(self, program: str, generation: str) -> Path:
+        """Return the folder of what the compilers of one attempt of a program have made."""
+        return self.path / ".compiled" / program / generation
+
     active = _Below(_ACTIVE)  # the folder of the markers of runs that have not ended
 
     def active_marker(self, run_id: str) -> Path:
@@ -361,7 +366,8 @@ def parse_ranks(names: Iterable[str], *kinds: str) -> list[int]:
 def parse_nodes(names: Iterable[str], kind: str = "start") -> list[str]:
     """Return the nodes with a file of a kind among the names.
 
-    The kind is ``start`` for the node's record, or ``use`` for its samples.
+    The kind is ``start`` for the node's record, ``use`` for its samples, or ``compiled`` for what
+    its compilers have made.
     """
     matches = map(_NODE_FILE.fullmatch, names)
     return [match["node"] for match in matches if match and match["kind"] == kind]

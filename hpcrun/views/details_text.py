@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hpcrun.actions.hooks import about_run, hooks_of
+from hpcrun.actions.runs.compiled_text import compiled_row
 from hpcrun.actions.runs.hardware_use import run_use, use_advice, use_rows
 from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.actions.status.status_details import Insight, last_line, last_metrics, time_advice
@@ -19,7 +20,8 @@ from hpcrun.files.foreign_folder import is_foreign
 from hpcrun.job.job_states import COMPLETED, PENDING
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.job.text.hide_secrets import HIDER
-from hpcrun.runs.attempt import alone_note, alone_ranks, last_attempt, load_imports
+from hpcrun.runs.attempt import Attempt, alone_note, alone_ranks, last_attempt, load_imports
+from hpcrun.runs.compiled_files import compiled_files
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.job_versions import versions_of
 from hpcrun.runs.record import Run, pairs_of, variables_text
@@ -104,11 +106,24 @@ def _detail_rows(item: RunStatus) -> Rows:
     if versions:
         rows.append(("versions", versions_text(versions)))
     if attempt:
+        rows += _compiled_rows(attempt)
         rows += hooks_of("trackers").run_rows(item)
         rows += _code_rows(load_imports(attempt.folder))
     if run.plan.get("notify"):
         rows += hooks_of("notify").run_rows(item)
     return rows
+
+
+def _compiled_rows(attempt: Attempt) -> Rows:
+    files = compiled_files(attempt)
+    return [compiled_row(attempt, files)] if files else []
+
+
+def _compiled_json(item: RunStatus) -> dict[str, Any] | None:
+    """Return the compiled files of the newest attempt; None if it keeps none."""
+    attempt = last_attempt(item.folder, item.element or 0)
+    files = compiled_files(attempt) if attempt and not item.elements else None
+    return asdict(files) if files else None
 
 
 def _versions(item: RunStatus) -> dict[str, str]:
@@ -268,6 +283,7 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
         "use": None,
         "messages": [],
         "versions": _versions(item),
+        "compiled": _compiled_json(item),
     }
     if job_id in insight.waiting:
         document["waiting"] = asdict(insight.waiting[job_id])

@@ -62,7 +62,7 @@ class Kept:
 
     def generations(self) -> list[Path]:
         """The generations on the shared storage, the oldest first."""
-        return sorted(self.runs.glob("compiled/*/*"))
+        return sorted(self.runs.glob(".compiled/*/*"))
 
     def archive(self) -> Path:
         """The archive of the only generation."""
@@ -148,6 +148,18 @@ files = pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent
 print(oct(files.parent.stat().st_mode), oct(files.stat().st_mode))
 """
     assert kept.out(program=show) == "0o40700 0o40700\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_a_folder_of_torch_that_another_user_owns_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    foreign = tmp_path / "torchinductor_me"
+    foreign.mkdir()
+    os.chown(foreign, 65534, 65534)
+    with job(tmp_path, ["true"], env={"TMPDIR": str(tmp_path), "LOGNAME": "me"}) as running:
+        assert running.end() == 0
+    assert f"{foreign} belongs to another user (uid 65534), who can run" in capfd.readouterr().err
 
 
 def _cut(path: Path) -> None:

@@ -9,6 +9,7 @@ from hpcrun.actions.hooks import HOOKS
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
 from hpcrun.job import job_states as state
 from hpcrun.runs.attempt import last_attempt, rank_exits
+from hpcrun.runs.compiled_files import last_compiled_s
 from hpcrun.runs.elements import records_of
 from hpcrun.runs.silence import SILENT_S, long_silence_s
 
@@ -39,7 +40,9 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
         return None
     # the end of a rank is a sign of the job, too
     ended_s = max((end.ended_s for end in rank_exits(attempt.folder)), default=0.0)
-    silent_s = min(silent_s, now_s - ended_s)
+    # so is a new file of a compiler
+    compiled_s = last_compiled_s(attempt.folder)
+    silent_s = min(silent_s, now_s - ended_s, now_s - compiled_s)
     return silent_s if silent_s >= SILENT_S else None
 
 

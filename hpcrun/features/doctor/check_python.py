@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.features.doctor.check import PYTHON, Check, Level
@@ -110,6 +110,28 @@ def judge_prefix(python: PythonEnvironment, mount: Mount | None) -> list[Check]:
         f"{_ANOTHER}"
     )
     return [Check(PYTHON, "environment", "yellow", seen, fix)]
+
+
+def judge_compiled_files(
+    profile: Profile, home: Mount | None, env: Mapping[str, str]
+) -> list[Check]:
+    """Warn that the nodes of a job share the compiled files of Triton in the home.
+
+    Nothing is said of a profile whose jobs have one node, or that gives them another place. Seen:
+    pytorch#173679, triton#11512, prime-rl#2305.
+    """
+    if profile.scheduler != "slurm" or profile.gpu.nodes == 1 or profile.launch.warm:
+        return []
+    names = {*env, *profile.env}
+    has_another_place = not names.isdisjoint(("TRITON_HOME", "TRITON_CACHE_DIR"))
+    if home is None or has_another_place or not is_shared(home):
+        return []
+    seen = (
+        f"Triton compiles into ~/.triton, on {home.kind} at {home.point}: nodes of one job break "
+        "each other's files there (triton#11512)"
+    )
+    fix = "for jobs of several nodes that compile: --warm, or launch.warm in the profile"
+    return [Check(PYTHON, "compiled files", "yellow", seen, fix)]
 
 
 def judge_namesakes(others: Sequence[Namesake]) -> list[Check]:

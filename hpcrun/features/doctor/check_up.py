@@ -38,6 +38,7 @@ from hpcrun.features.doctor.check_profile import (
 )
 from hpcrun.features.doctor.check_python import (
     comes_with_the_job,
+    judge_compiled_files,
     judge_driver,
     judge_namesakes,
     judge_prefix,
@@ -128,6 +129,9 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     late_runs = Check(RUNS, "writable", "red", f"{runs} does not respond", fix)
     parts.append(_Part(lambda: _check_runs(runs, env, on_slurm=on_slurm), [late_runs]))
     parts.append(_Part(_checks_of_features))
+    if profile and on_slurm:
+        home = Path(env.get("HOME", "/"))
+        parts.append(_Part(lambda: judge_compiled_files(profile, mount_of(home), env)))
     parts.append(_Part(lambda: judge_namesakes(namesakes(env.get("PATH", "")))))
     until_s = time.monotonic() + _ALL_WITHIN_S
     of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))

@@ -124,6 +124,8 @@ class Rank:
             self._canary.end()
             return status
         self._write_node_start()
+        if self._is_task and os.environ.get("SLURM_LOCALID") == "0":
+            compiled.warn_of_foreign_folder()
         tracker_environment.continue_run(self._rank)
         log = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
         self._pid, status = try_start(

@@ -82,6 +82,7 @@ class Node:
         self._folder = make()
         os.environ[FOLDER] = self._folder.path
         self._compiled = compiled.use_folder()
+        compiled.warn_of_foreign_folder()
         block_signals()
         self._tree = name_tree()
         self._canary = Canary(self._after_kill)

@@ -84,7 +84,7 @@ class WarmStart:
 
     def __init__(self, program: str, variables: list[str], *, is_local: bool) -> None:
         runs = os.path.dirname(os.path.realpath(os.environ["HPCRUN_RUN_DIR"]))
-        self._folder = os.path.join(runs, "compiled", f"{program}-{_system_kind()}")
+        self._folder = os.path.join(runs, ".compiled", f"{program}-{_system_kind()}")
         self._variables = variables
         self._is_local = is_local
 
