@@ -88,6 +88,10 @@ class ExecutorParameters(OwnParameters, SubmititParameters, total=False):
     """Copy a file or folder to the disk of each node first, as $HPCRUN_STAGE/NAME. Default: the
     last part of SRC.
     """
+    warm: bool | None
+    """Keep what compilers make (torch.compile, Triton) for the next job of this program."""
+    no_warm: bool | None
+    """Compile anew, in spite of the profile's launch.warm."""
     preflight: bool | None
     """Check all nodes first (at most 30 s); a bad one fails the job."""
     # Requeue

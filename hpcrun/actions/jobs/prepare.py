@@ -31,7 +31,7 @@ from hpcrun.job.plan.job_plan import (
 )
 from hpcrun.job.plan.plan_notes import plan_notes
 from hpcrun.job.plan.role_ranks import requests_of, with_programs
-from hpcrun.job.plan.warm_start import WarmStart, decide_warm_start
+from hpcrun.job.plan.warm_start import WarmProgram, decide_warm_start
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.resources.cpus_memory_time import Machine
@@ -210,7 +210,7 @@ def _staged_data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | 
     return find_data(request.stage, Path(request.workdir or cwd))
 
 
-def _warm_start(program: JobProgram, plan: Plan, cwd: Path) -> WarmStart | None:
+def _warm_start(program: JobProgram, plan: Plan, cwd: Path) -> WarmProgram | None:
     """Return how compiled files are kept, for all jobs of the program before it was copied."""
     request = program.request
     return decide_warm_start(

@@ -16,7 +16,7 @@ from hpcrun.job.plan.directives import decide_directives
 from hpcrun.job.plan.packing import as_one_process, packed
 from hpcrun.job.plan.role_ranks import Role, decide_roles, plan_roles, shared_gpus
 from hpcrun.job.plan.sweep import Sweep, check_gpus, decide_sweep
-from hpcrun.job.plan.warm_start import WarmStart
+from hpcrun.job.plan.warm_start import WarmProgram
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest, Preflight
 from hpcrun.job.request.notify_options import Notify
@@ -143,7 +143,7 @@ class Plan:
     # data that is copied to each node: name below $HPCRUN_STAGE, path, and the bytes of a file
     stage: tuple[tuple[str, str, int | None], ...] = ()
     # its compiled files are kept for the next job; None if they are not
-    warm: WarmStart | None = None
+    warm: WarmProgram | None = None
     # the person's batch script that it runs; None if hpcrun starts the ranks
     batch: BatchScript | None = None
     # its programs in the order of their ranks; empty if it has one program

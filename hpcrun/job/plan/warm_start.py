@@ -12,7 +12,7 @@ from hpcrun.job.request.job_request import JobRequest
 
 
 @dataclass(frozen=True, slots=True)
-class WarmStart:
+class WarmProgram:
     """The compiled files of a job.
 
     Attributes:
@@ -26,7 +26,7 @@ class WarmStart:
 
 def decide_warm_start(
     request: JobRequest, profile: Profile, *, folder: str, python: str, name: str
-) -> WarmStart | None:
+) -> WarmProgram | None:
     """Return how the compiled files of a job are kept; None if they are not.
 
     Jobs share them if folder, program, Python and container are the same. The arguments of the
@@ -43,7 +43,7 @@ def decide_warm_start(
         UsageError: --warm and --no-warm are used together.
     """
     if request.warm and request.no_warm:
-        raise UsageError("--warm and --no-warm exclude each other", hint="leave one of them out")
+        raise UsageError("--warm cannot be combined with --no-warm", hint="leave one of them out")
     is_wanted = request.warm or (profile.launch.warm and not request.no_warm)
     if not is_wanted or request.preflight == "only":
         return None
@@ -51,4 +51,4 @@ def decide_warm_start(
     programs = [each.script for each in (*requests_of(request), request)]
     same = (folder, *programs, str(request.module), request.wrap or "", python, image)
     code = hashlib.sha256("\0".join(same).encode("utf-8", "surrogateescape")).hexdigest()
-    return WarmStart(f"{name}-{code[:16]}", profile.launch.warm_variables)
+    return WarmProgram(f"{name}-{code[:16]}", profile.launch.warm_variables)

@@ -237,3 +237,24 @@ def test_ranks_that_never_met_and_a_loader_with_too_few_cpus_are_said(tmp_path: 
     wrote(folder, 0, "step 3\n", 7000)
     wrote(folder, 0, "", 7000, "err")
     assert explained(tmp_path).summary.startswith(f"{alone}; ")
+
+
+def test_ranks_that_compile_are_not_stuck(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    node(folder, "n0", 0, 1)
+    wrote(folder, 0, "starting\n", 7000)
+    write(folder.warm, "{}")
+    record = {"files": 212, "first": NOW_S - 300, "last": NOW_S - 4}
+    write(folder.node_file("n0", "compiled"), json.dumps(record))
+    found = explained(tmp_path)
+    assert found.summary == "the ranks compile (212 new files, the last 4 s ago)"
+
+
+def test_ranks_that_have_compiled_can_be_stuck(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    node(folder, "n0", 0, 1)
+    wrote(folder, 0, "starting\n", 7000)
+    write(folder.warm, "{}")
+    record = {"files": 212, "first": NOW_S - 900, "last": NOW_S - 600}
+    write(folder.node_file("n0", "compiled"), json.dumps(record))
+    assert "compile" not in explained(tmp_path).summary

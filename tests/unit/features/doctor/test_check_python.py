@@ -11,6 +11,7 @@ from hpcrun.features.doctor.check import Check
 from hpcrun.features.doctor.check_python import (
     Wanted,
     comes_with_the_job,
+    judge_compiled_files,
     judge_driver,
     judge_prefix,
     judge_python,
@@ -19,6 +20,7 @@ from hpcrun.features.doctor.check_python import (
     wanted_by,
 )
 from hpcrun.job.plan.job_plan import PythonEnvironment
+from hpcrun.job.profile_model import Profile
 from hpcrun.machine.host import DriverFacts, PythonFacts
 from hpcrun.runs.folder_checks import Mount
 from tests.unit.builders import PYTHON, cpu_cluster, laptop, slurm_profile
@@ -169,3 +171,31 @@ def test_what_a_profile_wants_of_torch_and_a_python_that_its_modules_bring() -> 
     assert not comes_with_the_job(first_on_path, slurm_profile())
     assert not comes_with_the_job(PYTHON, slurm_profile(modules=["python/3.12"]))
     assert not comes_with_the_job(first_on_path, None)
+
+
+NFS = Mount("server:/home", "/home", "nfs4")
+
+
+def test_nodes_that_share_compiled_files_are_named() -> None:
+    [check] = judge_compiled_files(slurm_profile(), NFS, {})
+    assert check.level == "yellow"
+    assert check.seen.startswith("Triton compiles into ~/.triton, on nfs4 at /home")
+    assert "--warm" in str(check.fix)
+
+
+@pytest.mark.parametrize(
+    ("profile", "home", "env"),
+    [
+        pytest.param(slurm_profile(), Mount("/dev/sda", "/home", "ext4"), {}, id="own disk"),
+        pytest.param(slurm_profile(), None, {}, id="unknown disk"),
+        pytest.param(slurm_profile(), NFS, {"TRITON_HOME": "/tmp"}, id="variable"),
+        pytest.param(slurm_profile(env={"TRITON_CACHE_DIR": "/tmp"}), NFS, {}, id="profile"),
+        pytest.param(slurm_profile(launch={"warm": True}), NFS, {}, id="launch.warm"),
+        pytest.param(slurm_profile(gpu={"per_node": 4, "nodes": 1}), NFS, {}, id="one node"),
+        pytest.param(laptop(), NFS, {}, id="no Slurm"),
+    ],
+)
+def test_nothing_is_said_of_compiled_files(
+    profile: Profile, home: Mount | None, env: dict[str, str]
+) -> None:
+    assert judge_compiled_files(profile, home, env) == []

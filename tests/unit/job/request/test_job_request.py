@@ -232,6 +232,8 @@ ALL: dict[str, Any] = {
     "retry_on_failure": True,
     "exclude_bad_nodes": True,
     "stage": ("/a:b",),
+    "warm": True,
+    "no_warm": True,
     "snapshot": True,
     "snapshot_limit_mb": "1G",
     "snapshot_include": (".env",),
