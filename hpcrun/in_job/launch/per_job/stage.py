@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from .. import node_folder, records, slurm_requests
 from ..processes import launch_program
 from . import node_step
-from .node_step import HERE, NodeStep, NodeReport, count, is_local, megabytes, room, tell
+from .node_step import HERE, NodeLine, NodeStep, count, is_local, megabytes, room, tell
 
 if TYPE_CHECKING:
     from ..job_step import JobStep
@@ -207,7 +207,7 @@ class _Copies:
         self._lacking = 0
         self._what = ""
 
-    def read(self, report: NodeReport) -> None:
+    def read(self, report: NodeLine) -> None:
         """Read what a node reports.
 
         Raises:
