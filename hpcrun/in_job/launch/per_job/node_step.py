@@ -40,7 +40,7 @@ HERE = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
 
 
 @dataclass(frozen=True)
-class Report:
+class NodeLine:
     """One line of a node."""
 
     node: str
@@ -91,14 +91,14 @@ class NodeStep:
         self._process.terminate()
         self._process.wait()
 
-    def reports(self) -> Iterator[Report]:
+    def reports(self) -> Iterator[NodeLine]:
         """Yield what the nodes report, until the step ends, and let the next nodes work."""
         for line in self._process.stdout or ():
             node, kind, text = line.rstrip("\n").split(" ", 2)
             self._ready.add(node)
             if kind == DONE:
                 self.done += 1
-            yield Report(node, kind, text)
+            yield NodeLine(node, kind, text)
             if self.are_all_ready() and AT_ONCE + self.done > self._limit:
                 self._limit = AT_ONCE + self.done
                 self._write(str(self._limit))
@@ -131,7 +131,7 @@ def tell(kind: str, text: object) -> None:
 
 
 def tell_failure(error: Exception) -> None:
-    """Report to the head node, in one line, why this node cannot do its work."""
+    """NodeLine to the head node, in one line, why this node cannot do its work."""
     tell(FAILED, " ".join(str(error).splitlines()))
 
 

@@ -3,10 +3,9 @@
 The command is ``launch stage NODES NAME/SRC ...``.
 
 The head node lists the files once, and starts a step with ``launch stage --node`` on each node. If
-all have enough room, they copy by tar, some at a time, so that the shared storage is not flooded: a
-node begins when the number on its stdin is above its own. sbcast would read the storage once, but
-took ten times as long (1 GiB to four nodes), goes over the network of slurmd, which is slow at many
-sites, and fails as a whole with one node.
+all have enough room, they copy by tar, some at a time (node_step.py). sbcast would read the storage
+once, but took ten times as long (1 GiB to four nodes), goes over the network of slurmd, which is
+slow at many sites, and fails as a whole with one node.
 
 The folder of a copy, HPCRUN_STAGE, is made first: another user who sees its name in the list of
 processes can take no other name from the job. It is complete when its mode says so. The job
@@ -30,6 +29,8 @@ from typing import TYPE_CHECKING
 
 from .. import node_folder, records, slurm_requests
 from ..processes import launch_program
+from . import node_step
+from .node_step import HERE, NodeLine, NodeStep, count, is_local, megabytes, room, tell
 
 if TYPE_CHECKING:
     from ..job_step import JobStep
@@ -45,8 +46,6 @@ LIST = "stage-list"
 """In the folder of an attempt: why the data could not be copied, and what is copied."""
 NODE = "--node"
 REMOVE = "--remove"
-AT_ONCE = 16
-"""The nodes that copy at a time: more would only slow each other down at a usual file server."""
 PROGRESS_S = 10.0
 _READ = (
     "tar",
@@ -65,7 +64,6 @@ _CHANGED = 1
 _ELSEWHERE = (
     "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
 )
-_HERE = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
 
 
 @dataclass(frozen=True)
@@ -95,13 +93,13 @@ def main(arguments: list[str]) -> int:
             node_folder.remove(os.environ[STAGE])  # srun kills what still copies
         elif arguments[0] == NODE:
             _copy_here(int(arguments[1]))
-        elif not _is_local():
+        elif not is_local():
             _copy_to(arguments[0].split(","), arguments[1:])
         elif os.environ["HPCRUN_NODE_RANK"] == "0":  # the nodes of this machine share its disk
-            _copy_to([_HERE], arguments[1:])
+            _copy_to([HERE], arguments[1:])
     except (StageError, OSError) as error:
         if arguments[0] == NODE:
-            _tell("failed", " ".join(str(error).splitlines()))
+            node_step.tell_failure(error)
         else:
             records.write(RECORD, {"message": f"cannot copy the data of --stage: {error}"})
         return 1
@@ -135,7 +133,7 @@ class StagedData:
             message = str(record.get("message") or f"copying the data ended with status {status}")
             records.say(message)
             return message
-        if _is_local():
+        if is_local():
             self._held.append(node_folder.hold(os.environ[STAGE]))
         return ""
 
@@ -149,7 +147,7 @@ class StagedData:
         """
         while self._held:
             os.close(self._held.pop())
-        if _is_local():
+        if is_local():
             node_folder.remove(os.environ[STAGE])
             return
         if not most_s:
@@ -178,83 +176,56 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
     """
     folder = os.path.join(records.attempt_dir(), LIST)
     began = time.monotonic()
-    listing = list_files(folder, sources)
-    copies = _Copies(listing, nodes)
-    argv: list[str] = []
-    env = dict(os.environ)
-    if not _is_local():
-        argv, env = slurm_requests.small_step(*nodes)
-    argv += [*launch_program(), "stage", NODE, str(listing.size)]
-    limit = 0
     report_at = began + PROGRESS_S
-    step = subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1
-    )
     try:
-        for line in step.stdout or ():
-            copies.read(line)
-            if not copies.have_all_begun():
-                continue
-            copies.say_what()
-            if AT_ONCE + copies.done > limit:
-                limit = AT_ONCE + copies.done
-                assert step.stdin is not None
-                with suppress(BrokenPipeError):  # the last nodes have ended
-                    step.stdin.write(f"{limit}\n")
-            if time.monotonic() > report_at:
-                report_at = time.monotonic() + PROGRESS_S
-                copies.say_progress()
-        status = step.wait()
+        listing = list_files(folder, sources)
+        copies = _Copies(listing, nodes)
+        with NodeStep(nodes, ["stage", NODE, str(listing.size)]) as step:
+            for report in step.reports():
+                copies.read(report)
+                if not step.are_all_ready():
+                    continue
+                copies.say_what()
+                if time.monotonic() > report_at:
+                    report_at = time.monotonic() + PROGRESS_S
+                    copies.say_progress()
+            status = step.wait()
         if status:
             raise StageError(f"the step of the nodes ended with status {status}")
         copies.say_end(time.monotonic() - began)
     finally:
-        step.terminate()
-        step.wait()
         node_folder.remove(folder)
 
 
 class _Copies:
-    """What the nodes report of the copies, and what the log says of it.
-
-    Attributes:
-        done: the number of nodes that have the data.
-    """
+    """What the nodes report of the copies, and what the log says of it."""
 
     def __init__(self, listing: FileListing, nodes: list[str]) -> None:
-        self.done = 0
         self._listing = listing
         self._nodes = nodes
         self._copied: dict[str, int] = {}  # node → bytes
         self._lacking = 0
         self._what = ""
 
-    def read(self, line: str) -> None:
-        """Read one line of a node.
+    def read(self, report: NodeLine) -> None:
+        """Read what a node reports.
 
         Raises:
             StageError: the node could not copy the data.
         """
-        node, kind, text = line.rstrip("\n").split(" ", 2)
-        if kind == "failed":
-            raise StageError(f"{node}: {text}")
-        self._copied[node] = int(text)
-        if kind == "lacks":
+        if report.kind == node_step.FAILED:
+            raise StageError(f"{report.node}: {report.text}")
+        self._copied[report.node] = int(report.text)
+        if report.kind == "lacks":
             self._lacking += 1
-        elif kind == "done":
-            self.done += 1
-
-    def have_all_begun(self) -> bool:
-        """Whether each node has reported whether it lacks the data."""
-        return len(self._copied) >= len(self._nodes)
 
     def say_what(self) -> None:
         """Say what is copied, once, unless all nodes have the data."""
         if self._what or not self._lacking:
             return
         listing = self._listing
-        files = f"{_count(listing.files, 'file')}, {_mb(listing.size)}"
-        self._what = f"{files}, to {_count(self._lacking, 'node')}"
+        files = f"{count(listing.files, 'file')}, {megabytes(listing.size)}"
+        self._what = f"{files}, to {count(self._lacking, 'node')}"
         text = f"--stage copies {self._what}, into {os.environ[STAGE]}"
         if listing.skipped:
             text += f"; {listing.skipped} links that lead nowhere, or back, are left out"
@@ -262,13 +233,14 @@ class _Copies:
 
     def say_progress(self) -> None:
         """Say how much of all copies is done."""
-        copied = sum(self._copied.values())
-        records.say(f"--stage: {_mb(copied)} of {_mb(self._listing.size * len(self._nodes))}")
+        copied = megabytes(sum(self._copied.values()))
+        whole = megabytes(self._listing.size * len(self._nodes))
+        records.say(f"--stage: {copied} of {whole}")
 
     def say_end(self, seconds: float) -> None:
         """Say how long the copies took, if there were any."""
         if self._what:
-            rate = f"{_mb(self._listing.size / seconds)}/s for each"
+            rate = f"{megabytes(self._listing.size / seconds)}/s for each"
             records.say(f"--stage copied {self._what} in {seconds:.1f} s, {rate}")
 
 
@@ -351,24 +323,21 @@ def _copy_here(size: int) -> None:
     with suppress(FileNotFoundError):
         os.close(node_folder.hold(folder))
         if _is_complete(folder):
-            return _tell("done", size)
+            return tell(node_step.DONE, size)
     if node_folder.is_shared(place):
         raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
     _sweep(place)
-    room = _room(place)
-    if room < size:
-        raise StageError(
-            f"{_mb(size)} are needed in {place}, and {_HERE} has {_mb(room)} free. {_ELSEWHERE}"
-        )
+    free = room(place)
+    if free < size:
+        lack = f"{megabytes(size)} are needed in {place}, and {HERE} has {megabytes(free)} free"
+        raise StageError(f"{lack}. {_ELSEWHERE}")
     held = node_folder.create(folder, INCOMPLETE)
     try:
-        _tell("lacks", 0)
-        number = 0 if _is_local() else int(os.environ["SLURM_PROCID"])
-        while int(sys.stdin.readline() or sys.exit(1)) <= number:
-            pass
+        tell("lacks", 0)
+        node_step.wait_for_turn()
         _tar(folder)
         os.fchmod(held, COMPLETE)
-        return _tell("done", size)
+        return tell(node_step.DONE, size)
     finally:
         os.close(held)
         if not _is_complete(folder):
@@ -381,7 +350,7 @@ def _is_complete(folder: str) -> bool:
 
 def _tar(target: str) -> None:
     folder = os.path.join(records.attempt_dir(), LIST)
-    before = _room(target)
+    before = room(target)
     read = [*_READ, f"--directory={folder}/data", f"--files-from={folder}/names"]
     with subprocess.Popen(read, stdout=subprocess.PIPE) as reader:
         write = ["tar", "--extract", "--file=-", f"--directory={target}"]
@@ -393,7 +362,7 @@ def _tar(target: str) -> None:
                 with suppress(subprocess.TimeoutExpired):
                     status = writer.wait(PROGRESS_S / 2)
                     break
-                _tell("copied", max(0, before - _room(target)))
+                tell("copied", max(0, before - room(target)))
         finally:
             writer.kill()
             writer.wait()
@@ -402,36 +371,14 @@ def _tar(target: str) -> None:
         raise StageError(f"tar cannot {what}: the log has its messages")
 
 
-def _tell(kind: str, text: object) -> None:
-    sys.stdout.write(f"{_HERE} {kind} {text}\n")
-    sys.stdout.flush()
-
-
-def _room(path: str) -> int:
-    room = os.statvfs(path)
-    return room.f_bavail * room.f_frsize
-
-
 def _sweep(place: str) -> None:
     """Remove what killed jobs of this user, and earlier starts of this one, have left here."""
     names = [name for name in records.names_in(place) if name.startswith(PREFIX)]
     running = None
-    if names and not _is_local():
+    if names and not is_local():
         running = slurm_requests.jobs_with_nodes()
     for name in names:
         job_id = name[len(PREFIX) :].rpartition("-")[0]
         is_over = job_id.startswith("L") or (running is not None and job_id not in running)
         if is_over or job_id == os.environ["HPCRUN_JOB_ID"]:
             node_folder.remove(os.path.join(place, name))
-
-
-def _is_local() -> bool:
-    return os.environ["HPCRUN_JOB_ID"].startswith("L")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _mb(size: float) -> str:
-    return f"{size / 1e6:,.0f} MB"

@@ -1,0 +1,45 @@
+"""What a node of a step obeys that waits for its turn or for the last word of the head node."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WAITS = "from hpcrun.in_job.launch.per_job import node_step; print(repr(node_step.{}()))"
+
+
+def answer(function: str, head: str, job_id: str = "7") -> str:
+    """What the third node learns from what the head node writes; empty if the node ends."""
+    env = {"HPCRUN_JOB_ID": job_id, "SLURM_PROCID": "2"}
+    argv = [sys.executable, "-c", WAITS.format(function)]
+    done = subprocess.run(argv, input=head, env=env, text=True, stdout=subprocess.PIPE, timeout=60)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("head", "word"),
+    [
+        pytest.param("1\n3\n", "''", id="its turn"),
+        pytest.param("1\n2\nempty\n", "'empty'", id="the last word before its turn"),
+        pytest.param("1\n2\n", "", id="the head node has ended"),
+    ],
+)
+def test_a_node_works_at_its_turn_unless_the_last_word_comes_first(head: str, word: str) -> None:
+    assert answer("wait_for_turn", head) == word
+
+
+def test_this_machine_is_the_first_node() -> None:
+    assert answer("wait_for_turn", "1\n", "L7") == "''"
+
+
+@pytest.mark.parametrize(
+    ("head", "word"),
+    [
+        pytest.param("4\n5\nuse\n", "'use'", id="after the turns of other nodes"),
+        pytest.param("4\n", "", id="the head node has ended"),
+    ],
+)
+def test_a_node_obeys_the_last_word(head: str, word: str) -> None:
+    assert answer("wait_for_last_word", head) == word
