@@ -22,6 +22,7 @@ from hpcrun.job.profile_model import Profile
 from hpcrun.job.resources.shape import Shape as JobShape
 from hpcrun.job.run_paths import RoleRanks
 from hpcrun.profiles.variable_catalogue import Variable
+from hpcrun.runs.compiled_files import CompiledFiles
 from hpcrun.runs.metric_files import MetricsRow, Value
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.role_states import RoleState
@@ -129,6 +130,7 @@ _DETAILS: Shape = {
     "limits": [Limit],
     "messages": [_MESSAGE],
     "versions": {str: str},
+    "compiled": CompiledFiles | None,
 }
 """What ``status -v`` adds to a run."""
 _RUN: Shape = {

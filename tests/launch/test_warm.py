@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from hpcrun.in_job.launch.compiled import archive
+from tests.harness import wait_for
 from tests.launch.jobs import LAUNCH, job
 
 # a compiler that finds its file, or makes it, under a name of its own as Inductor does
@@ -337,3 +339,47 @@ def test_ranks_of_one_node_save_once_at_the_end_of_the_last(kept: Kept) -> None:
     (generation,) = kept.generations()
     assert len(list(generation.glob("*.tar.gz"))) == 1
     assert left_on_disk() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_shared_disk_keeps_the_generation_before(
+    kept: Kept, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shared = kept.runs / ".compiled"
+    shared.mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=100k,mode=700", "tmpfs", str(shared)]
+    subprocess.run(mount, check=True)
+    try:
+        kept.out()
+        large = COMPILE.replace("key", "more").replace('b"program"', "os.urandom(300_000)")
+        kept.out(program=large)
+        assert "cannot save compiled files: [Errno 28] No space left" in capfd.readouterr().err
+        assert kept.out().startswith("warm ")
+        assert not list(shared.rglob("*.tar.gz.*"))
+    finally:
+        subprocess.run(["umount", str(shared)], check=True)
+
+
+def test_a_job_that_is_killed_while_it_saves(kept: Kept) -> None:
+    large = COMPILE.replace('b"program"', "os.urandom(100_000_000)")
+    with kept.start(program=large) as running:
+        wait_for(lambda: list(kept.runs.glob(".compiled/*/*/*.tar.gz.*")), 60, "the archive")
+        for pid in running.processes():
+            os.kill(pid, signal.SIGKILL)
+    assert kept.out().startswith("cold ")
+    assert kept.out().startswith("warm ")
+    (left,) = left_on_disk()
+    os.utime(left, (1e9, 1e9))  # an hour later
+    kept.out()
+    assert left_on_disk() == []
+
+
+def test_files_are_saved_while_the_program_runs(kept: Kept) -> None:
+    """A long training may end by a kill: its files are saved once nothing new has come."""
+    aged = COMPILE.replace("made.chmod(0o755)", "os.utime(made, (1e9, 1e9))")
+    with kept.start("600", "0", program=aged) as running:
+        saved = lambda: list(kept.runs.glob(".compiled/*/*/*.tar.gz"))  # noqa: E731
+        wait_for(saved, 60, "the archive")
+        running.process.send_signal(signal.SIGTERM)
+        running.end()
+    assert kept.out().startswith("warm ")
