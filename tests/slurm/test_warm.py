@@ -100,21 +100,21 @@ def test_status_and_metrics_say_how_a_job_started(person: Hpcrun) -> None:
 
 
 def test_a_node_that_cannot_unpack_makes_all_start_cold(cluster: Cluster, person: Hpcrun) -> None:
-    cluster.apart(USED[1])
-    disk = node_root(cluster, USED[1]) / "mnt"
-    large = ("--env", "SIZE=3000000", "--env", "HPCRUN_STAGE_DIR=/mnt")
-    run(person, *large)
+    own_disks(cluster)
+    there = ("--env", "HPCRUN_STAGE_DIR=/mnt")
+    run(person, *there, "--env", "SIZE=3000000")
+    disk = Path(f"/proc/{slurmd_pid(cluster, USED[1])}/root/mnt")
     room = os.statvfs(disk)
     with open(disk / "full", "wb") as file:
         os.posix_fallocate(file.fileno(), 0, (room.f_bavail - 256) * room.f_frsize)
-    folder = run(person, *large)
+    folder = run(person, *there)
     log = (folder / "batch.log").read_text()
     assert starts(folder) == ["cold", "cold"], log
     assert f"--warm: this attempt starts cold: {USED[1]}: /mnt has 1 MB free, 3 MB are" in log
 
 
 def test_a_disk_from_which_no_program_can_be_loaded(cluster: Cluster, person: Hpcrun) -> None:
-    cluster.apart(USED[1])
+    own_disks(cluster)
     run(person, "--env", "HPCRUN_STAGE_DIR=/mnt")
     pid = slurmd_pid(cluster, USED[1])
     remount = ["mount", "-o", "remount,noexec", "/mnt"]
@@ -160,6 +160,7 @@ def slurmd_pid(cluster: Cluster, node: str) -> str:
     return (cluster.root / f"run/slurmd-{node}.pid").read_text().strip()
 
 
-def node_root(cluster: Cluster, node: str) -> Path:
-    """The file systems of a node with a disk of its own."""
-    return Path(f"/proc/{slurmd_pid(cluster, node)}/root")
+def own_disks(cluster: Cluster) -> None:
+    """Give each node a disk of its own in /mnt."""
+    for node in USED:
+        cluster.apart(node)

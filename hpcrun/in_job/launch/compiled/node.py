@@ -52,7 +52,9 @@ of this node has failed."""
 QUIET_S = 60.0
 """A file that has not changed for so long is complete: compilers write some in place, and may be
 killed."""
-TRIES = 10
+TRIES = 100
+TRY_S = 0.05
+"""How often, and with which pause, a process tries to make the folder while another removes it."""
 LOOK_S = 20.0
 """How often the new files are counted while the ranks run."""
 _BY_PROCESS = ("fxgraph", "aotautograd")
@@ -254,8 +256,9 @@ def _make(path: str) -> int:
     for _ in range(TRIES):
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
-        with suppress(FileNotFoundError, BlockingIOError):  # a rank that ends has just removed it
+        with suppress(FileNotFoundError, BlockingIOError):  # a rank that has ended removes it
             return node_folder.hold(path)
+        time.sleep(TRY_S)
     raise OSError(f"{path} is removed again and again")
 
 
