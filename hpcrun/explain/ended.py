@@ -5,14 +5,18 @@ The reason comes from the scheduler's state, the records and the logs.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from hpcrun.actions.hooks import HOOKS, about_run
-from hpcrun.actions.runs.hardware_use import run_use, use_advice, use_rows
+from hpcrun.actions.runs.hardware_use import (
+    had_little_memory_left,
+    run_use,
+    use_advice,
+    use_rows,
+)
 from hpcrun.actions.status.decide_status import BEFORE_START, ended_text
 from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
@@ -28,7 +32,7 @@ from hpcrun.explain.gather import gather
 from hpcrun.explain.many_agents import many_agents
 from hpcrun.explain.started_over import LOAD_CHECKPOINT, started_over
 from hpcrun.explain.unrecorded_end import NO_QUESTIONS, Questions, UnrecordedEnd, unrecorded_end
-from hpcrun.explain.warm_start import with_warm_start
+from hpcrun.explain.warm_start import remark_on_warm_start
 from hpcrun.explain.wording import answer, other_nodes
 from hpcrun.job import job_states
 from hpcrun.job.job_states import EXIT_KILLED
@@ -79,8 +83,6 @@ _UNEVEN = (
     "all ranks must call the same collectives: look for a step that one rank skips or has more, "
     "and for a collective on one rank alone (a checkpoint or barrier below `if rank == 0`)"
 )
-_NEARLY_ALL = 0.8
-"""The share of its memory from which a failed job's use of the hardware is of interest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +143,6 @@ def _use_of(item: RunStatus) -> UseSummary | None:
     return run_use(item.folder, item.element or 0)
 
 
-def _has_nearly_all_memory(use: UseSummary) -> bool:
-    return use.memory_peak > _NEARLY_ALL * (use.memory_asked or math.inf)
-
-
 def explain(
     item: RunStatus,
     rules: Sequence[Rule],
@@ -164,7 +162,7 @@ def explain(
         questions: to the scheduler, of a job whose end nothing else explains.
     """
     end = _explain_end(item, rules, quick=quick, questions=questions)
-    return with_warm_start(_with_start(end))
+    return _with_warm_start(_with_start(end))
 
 
 def _with_start(explanation: Explanation) -> Explanation:
@@ -180,6 +178,17 @@ def _with_start(explanation: Explanation) -> Explanation:
         summary=f"{explanation.summary}; {over.sentence}",
         fix=LOAD_CHECKPOINT if item.status.state in _INTERRUPTED else explanation.fix,
         evidence=(*explanation.evidence, *over.evidence),
+    )
+
+
+def _with_warm_start(explanation: Explanation) -> Explanation:
+    remark = remark_on_warm_start(explanation.item)
+    if remark is None:
+        return explanation
+    summary = "; ".join((explanation.summary, *remark.suspicions))
+    evidence = (*explanation.evidence, remark.evidence)
+    return replace(
+        explanation, summary=summary, evidence=evidence, fix=remark.fix or explanation.fix
     )
 
 
@@ -206,7 +215,7 @@ def _explain_end(
     was_stopped = item.status.state in _STOPPED
     if attempt is not None and was_stopped and not quick:
         before = (*_stragglers(item, attempt), *_alone(attempt), *before)
-    if use is not None and (was_stopped or _has_nearly_all_memory(use)):
+    if use is not None and (was_stopped or had_little_memory_left(use)):
         before = (*before, *_use_evidence(use))
     return explained(
         item,

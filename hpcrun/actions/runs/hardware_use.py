@@ -36,6 +36,8 @@ _WORTH_GB = 8
 _WORTH_CPUS = 4
 """A request of at most so much would start no sooner if it were smaller."""
 _FAR_OFF = 0.5
+_MUCH = 0.8
+"""The share of its memory from which a failed run's use of it is of interest."""
 _NEARLY_ALL = 0.92
 _OFTEN_IDLE = 0.25
 _ALL_BUSY = 0.85
@@ -75,6 +77,11 @@ def run_use(folder: Path, element: int = 0) -> UseSummary | None:
             gpus = max(gpus, summary.gpus)
             used_gpus = max(used_gpus, summary.gpus - summary.gpus_unused)
     return replace(whole, nodes=nodes, gpus=gpus, gpus_unused=gpus - used_gpus)
+
+
+def had_little_memory_left(use: UseSummary) -> bool:
+    """Return whether a run used so much of its memory that a lack of it may have ended it."""
+    return use.memory_peak > _MUCH * (use.memory_asked or math.inf)
 
 
 def use_advice(use: UseSummary, *, completed: bool) -> list[str]:

@@ -45,6 +45,8 @@ HOST_SUFFIX = "HPCRUN_HOST_SUFFIX"
 """The profile's fabric.host_suffix."""
 COMPILED = "HPCRUN_COMPILED"
 """The variable with the folder of compiled files of this node."""
+INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
+"""The variable with the folder of torch.compile."""
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
 

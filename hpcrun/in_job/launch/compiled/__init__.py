@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 
 from .. import records
-from ..rank_environment import COMPILED
+from ..rank_environment import COMPILED, INDUCTOR
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
     from .node import CompiledFolder
 
 
-INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
 _TEMPORARY = ("TMPDIR", "TEMP", "TMP")
 _NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 """Where Python looks for a folder of temporary files, and for the name of the user, in this order:

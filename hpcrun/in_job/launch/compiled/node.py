@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from .. import node_folder, rank_environment, records, tracker_environment
 from ..processes import launch_program
-from . import INDUCTOR
 
 if TYPE_CHECKING:
     import subprocess
@@ -36,7 +35,7 @@ PREFIX = "hpcrun-compiled-"
 LEFT_S = 3600.0
 """A folder that no process holds was left by a killed job if it is as old."""
 VARIABLES = {
-    INDUCTOR: "inductor",
+    rank_environment.INDUCTOR: "inductor",
     "TRITON_HOME": "triton",
     "CUDA_CACHE_PATH": "cuda",
 }

@@ -151,8 +151,8 @@ def _place() -> str:
 
 
 def _places() -> list[str]:
-    own = os.environ.get("HPCRUN_STAGE_DIR", "")
-    return [own, *node_folder.PLACES] if own else [*node_folder.PLACES]
+    chosen = os.environ.get("HPCRUN_STAGE_DIR", "")
+    return [chosen, *node_folder.PLACES] if chosen else [*node_folder.PLACES]
 
 
 def _can_load_programs(place: str) -> bool:
@@ -248,18 +248,18 @@ def _fill_in_step(size: int, parts: list[str]) -> None:
     except (OSError, WarmStartError) as error:
         node_step.tell_failure(error)
         return
-    word = ""
+    answer = ""
     try:
         node_step.tell(READY, 0)
-        word = node_step.wait_for_turn()
-        if not word:
+        answer = node_step.wait_for_turn()
+        if not answer:
             node_step.tell(node_step.DONE, _unpack(parts))
-            word = node_step.wait_for_last_word()
+            answer = node_step.wait_for_last_word()
     except (OSError, archive.DamagedArchiveError) as error:
         node_step.tell_failure(error)
     finally:
         os.close(held)
-        if word != USE:
+        if answer != USE:
             node_folder.remove(folder)
 
 
