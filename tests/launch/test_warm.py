@@ -335,7 +335,7 @@ def test_ranks_of_one_node_save_once_at_the_end_of_the_last(kept: Kept) -> None:
     """As with --launcher srun, where no process stands above the ranks of a node."""
     both = 'for id in 0 1; do SLURM_PROCID=$id SLURM_LOCALID=$id "$@" & done; wait'
     tasks = ["env", "SLURM_NTASKS=2", "SLURM_NTASKS_PER_NODE=2", "bash", "-c", both, "bash"]
-    kept.out(chain=[*tasks, *LAUNCH, "rank", "--task", "--"])
+    kept.out("2", "0", chain=[*tasks, *LAUNCH, "rank", "--task", "--"])
     (generation,) = kept.generations()
     assert len(list(generation.glob("*.tar.gz"))) == 1
     assert left_on_disk() == []

@@ -36,7 +36,7 @@ PARTS = {
     "ray": "ray",
     "role": "start_roles",
     "stage": "per_job.stage",
-    "warm": "per_job.warm_start",
+    "warm": "per_job.unpack_compiled",
 }
 """The part, as a script names it → its module; those that ranks use lie on top of this package."""
 

@@ -10,16 +10,16 @@ import gzip
 import json
 import os
 import shutil
-import stat
 import tarfile
 import zlib
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
+from .generations import is_own
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ENDING = ".tar.gz"
 _ROOT = "hpcrun.root"
 """The header with the folder in which the files were compiled."""
 _GROUP = "__grp__"
@@ -81,11 +81,6 @@ def unpack(path: str, folder: str, root: str) -> list[str]:
                 return _unpack_all(data, folder, root)
         except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile) as error:
             raise DamagedArchiveError(f"it is damaged ({error})") from None
-
-
-def is_own(info: os.stat_result) -> bool:
-    """Return whether a file or folder is this user's, and no other user may write it."""
-    return info.st_uid == os.getuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _unpack_all(data: gzip.GzipFile, folder: str, root: str) -> list[str]:

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 
 from .. import records
-from .archive import ENDING, is_own
 
+ENDING = ".tar.gz"
 SET = ".set"
 CLAIM = ".claim"
 KEPT = 2
@@ -109,6 +110,11 @@ def _touch(path: str) -> None:
 def part(path: str, code: str) -> str:
     """Return the path of the archive of a set."""
     return os.path.join(path, f"{code}{ENDING}")
+
+
+def is_own(info: os.stat_result) -> bool:
+    """Return whether a file or folder is this user's, and no other user may write it."""
+    return info.st_uid == os.getuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def evict(folder: str) -> None:
