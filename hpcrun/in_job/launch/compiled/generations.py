@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from .. import records
 
 ENDING = ".tar.gz"
-SET = ".set"
 CLAIM = ".claim"
 KEPT = 2
 """The complete generations of a program that stay."""
@@ -37,6 +36,8 @@ MOST_SETS = 256
 """The different sets of one generation: as many nodes write to the shared storage at once."""
 UNFINISHED_S = 3600.0
 """An incomplete generation is left alone for so long: its job may be about to complete it."""
+_SET = re.compile(r"(?P<node>.+)\.(?P<code>[0-9a-f]{16})\.(?P<size>\d{1,15})\.set")
+"""The name of a node's set."""
 _NAME = re.compile(r"\d{16,20}\..+\.\d+")
 """The name of a generation."""
 
@@ -84,9 +85,10 @@ def enter(path: str, node: str, code: str, size: int) -> bool:
         _make_own(folder)
     names = records.names_in(path)
     for name in names:
-        if name.startswith(f"{node}.") and name.endswith(SET):
+        match = _SET.fullmatch(name)
+        if match and match["node"] == node:
             records.remove(os.path.join(path, name))  # what it had when it saved before
-    _touch(os.path.join(path, f"{node}.{code}.{size}{SET}"))
+    _touch(os.path.join(path, f"{node}.{code}.{size}.set"))
     claims = [name for name in names if name.endswith(CLAIM)]
     if len(claims) >= MOST_SETS:
         raise OSError(f"the nodes have more than {MOST_SETS} different sets of compiled files")
@@ -162,9 +164,9 @@ def complete(path: str) -> Generation | None:
         return None
     sets: dict[str, int] = {}
     for name in records.names_in(path):
-        if name.endswith(SET):
-            _, code, size = name[: -len(SET)].rsplit(".", 2)
-            sets[code] = int(size)
+        match = _SET.fullmatch(name)
+        if match:
+            sets[match["code"]] = int(match["size"])
     parts = [part(path, code) for code in sorted(sets)]
     if not parts or not all(os.path.isfile(archive) for archive in parts):
         return None
