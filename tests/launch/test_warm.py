@@ -383,3 +383,14 @@ def test_files_are_saved_while_the_program_runs(kept: Kept) -> None:
         running.process.send_signal(signal.SIGTERM)
         running.end()
     assert kept.out().startswith("warm ")
+
+
+@pytest.mark.parametrize("what", ["", "/.."], ids=["its files", "the whole folder"])
+def test_a_program_may_remove_its_compiled_files(kept: Kept, what: str) -> None:
+    remove = f"""
+import os, shutil
+shutil.rmtree(os.path.realpath(os.environ["TORCHINDUCTOR_CACHE_DIR"] + "/..{what}"))
+"""
+    with kept.start(program=remove) as running:
+        assert running.end() == 0
+    assert left_on_disk() == []

@@ -8,7 +8,6 @@ write to it can run code in the job. The head node chooses its name, and may hav
 
 from __future__ import annotations
 
-import binascii
 import fcntl
 import os
 import time
@@ -16,24 +15,23 @@ from contextlib import suppress
 
 from .. import node_folder, rank_environment, records, tracker_environment
 from ..processes import launch_program
+from .folder import (
+    FILES,
+    FILLED,
+    LEFT_S,
+    MORE,
+    PREFIX,
+    QUIET_S,
+    UNCLEAN,
+    compiled_files,
+    path_on,
+    unpacked_files,
+)
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each node to import
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
 
-FOLDER = rank_environment.COMPILED
-INTO = "HPCRUN_COMPILED_INTO"
-MORE = "HPCRUN_COMPILED_VARIABLES"
-CPU = "HPCRUN_COMPILED_CPU"
-FILLED = "HPCRUN_COMPILED_FILLED"
-"""The variables with the beginning of the path of this folder, the generation in which it is saved,
-further variables of compilers, the kind of CPU of the head node, and whether the folder was filled.
-"""
-PREFIX = "hpcrun-compiled-"
-"""How the name of the folder begins, before the job id."""
-LEFT_S = 3600.0
-"""A folder that no process holds was left by a killed job if it is as old."""
 VARIABLES = {
     rank_environment.INDUCTOR: "inductor",
     "TRITON_HOME": "triton",
@@ -43,23 +41,13 @@ VARIABLES = {
 
 TRITON_CACHE_DIR is not among them: without it, Inductor has a folder for the kernels of each GPU.
 """
-FILES = "files"
-UNPACKED = "unpacked"
-UNCLEAN = "unclean"
-"""In the folder: the compiled files; the names of those that were unpacked; a mark that a process
-of this node has failed."""
-QUIET_S = 60.0
-"""A file that has not changed for so long is complete: compilers write some in place, and may be
-killed."""
 TRIES = 100
 TRY_S = 0.05
 """How often, and with which pause, a process tries to make the folder while another removes it."""
 LOOK_S = 20.0
 """How often the new files are counted while the ranks run."""
-_BY_PROCESS = ("fxgraph", "aotautograd")
-"""Folders of Inductor whose files have a name of their own in each process: KEY/NAME."""
-_STATE = "dynamo"
-"""What Dynamo has learnt in a run: no compiled code."""
+COST = 1000
+"""The next count waits 1000 times as long as the last one took: at most 0.1 % of a CPU."""
 
 
 class CompiledFolder:
@@ -72,7 +60,7 @@ class CompiledFolder:
     def __init__(self, path: str) -> None:
         self._path = path
         self._held = _make(path)
-        self._unpacked = _unpacked(path)
+        self._unpacked = unpacked_files(path)
         self._look_at = time.monotonic() + LOOK_S
         self._recorded = 0
         self._saver: subprocess.Popen[bytes] | None = None
@@ -87,8 +75,10 @@ class CompiledFolder:
         """Count the new files from time to time; save them once nothing new has come for long."""
         if time.monotonic() < self._look_at:
             return
-        self._look_at = time.monotonic() + LOOK_S
+        began = time.monotonic()
         times = self._new_files()
+        now = time.monotonic()
+        self._look_at = now + LOOK_S + COST * (now - began)
         self._record(times)
         is_quiet = bool(times) and time.time() - max(times.values()) > QUIET_S
         if is_quiet and not self._has_saved_early:
@@ -112,8 +102,11 @@ class CompiledFolder:
         held = _hold_alone(self._path)
         if held is None:
             return
-        if may_save:
-            self._record(self._new_files())
+        times = self._new_files()
+        if may_save and times:
+            from .saving import save  # slow to import, and most jobs have nothing to save
+
+            self._record(times)
             save(self._path, at_end=True)
         os.close(held)
         node_folder.remove(self._path)
@@ -143,93 +136,6 @@ def use() -> CompiledFolder | None:
     except OSError as error:
         records.say(f"--warm: {os.environ['HPCRUN_NODE']} keeps nothing compiled: {error}")
         return None
-
-
-def path_on(node: str) -> str:
-    """Return the path of the folder of a node: nodes of one machine share its disk."""
-    return f"{os.environ[FOLDER]}-{node}"
-
-
-def save(path: str, *, at_end: bool) -> None:
-    """Save the set of files of this node if some are new, unless another node saves the same set.
-
-    Files that may be incomplete are left out, unless all processes have ended well.
-
-    Args:
-        path: the folder, which exists while this process runs.
-        at_end: the processes of this node have ended.
-    """
-    from . import archive, generations  # slow to import, and most jobs have nothing to save
-
-    if cpu_kind() != os.environ[CPU]:
-        return  # the next job looks for files of its head node's kind
-    all_complete = at_end and not os.path.exists(os.path.join(path, UNCLEAN))
-    now = time.time()
-    names = []
-    for name, changed_at in compiled_files(path):
-        if all_complete or now - changed_at > QUIET_S:
-            names.append(name)
-    if not {*names} - _unpacked(path):
-        return
-    generation = os.environ[INTO]
-    files = os.path.join(path, FILES)
-    code = code_of(names)
-    size = sum(os.stat(os.path.join(files, name)).st_size for name in names)
-    try:
-        if not generations.enter(generation, os.environ["HPCRUN_NODE"], code, size):
-            return
-        archive.write(generations.part(generation, code), files, names)
-    except OSError as error:
-        records.say(f"--warm: {os.environ['HPCRUN_NODE']} cannot save compiled files: {error}")
-        return
-    generations.evict(os.path.dirname(generation))
-
-
-def compiled_files(path: str) -> Iterator[tuple[str, float]]:
-    """Yield name and time of the last change of each compiled file below the folder.
-
-    Locks, and files that are being written, are none.
-    """
-    files = os.path.join(path, FILES)
-    for place, folders, names in os.walk(files):
-        folders[:] = [name for name in folders if name != "locks" and not name.startswith("tmp.")]
-        for name in names:
-            whole = os.path.join(place, name)
-            if name.endswith((".lock", ".tmp")) or os.path.islink(whole):
-                continue
-            try:
-                changed_at = os.stat(whole).st_mtime
-            except OSError:  # its compiler has just renamed it
-                continue
-            yield os.path.relpath(whole, files), changed_at
-
-
-def code_of(names: list[str]) -> str:
-    """Return a code of what a set of files is good for: the same for nodes that compile alike."""
-    import hashlib
-
-    keys = {_key_of(name) for name in names}
-    text = "\n".join(sorted(keys))
-    return hashlib.sha256(os.fsencode(text)).hexdigest()[:16]
-
-
-def _key_of(name: str) -> str:
-    """Return the part of a file's name that is the same in all processes; empty for a state."""
-    _, _, below = name.partition("/")
-    folder, _, _ = below.partition("/")
-    if folder == _STATE:
-        return ""
-    return os.path.dirname(name) if folder in _BY_PROCESS else name
-
-
-def cpu_kind() -> str:
-    """Return a code of the CPU of this node, for which code may have been compiled."""
-    first = records.read_text("cpuinfo", "/proc").partition("\n\n")[0]
-    facts = [os.uname().machine]
-    for line in first.splitlines():
-        if line.startswith(("flags", "Features", "model name")):
-            facts.append(line)
-    return f"{binascii.crc32(os.fsencode(repr(facts))):08x}"
 
 
 def _set_variables(files: str) -> None:
@@ -262,18 +168,20 @@ def _make(path: str) -> int:
 
 
 def _hold_alone(path: str) -> int | None:
-    """Return what holds the folder for this process alone; None if another process holds it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """Return what holds the folder for this process alone.
+
+    None if another process holds it, or the program has removed it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         return None
     return descriptor
-
-
-def _unpacked(path: str) -> set[str]:
-    return set(records.read_text(UNPACKED, path).splitlines())
 
 
 def _mark_unclean(path: str) -> None:

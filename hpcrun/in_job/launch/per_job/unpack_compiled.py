@@ -14,7 +14,7 @@ import time
 
 from .. import node_folder, rank_environment, records
 from ..compiled import archive, generations
-from ..compiled.node import (
+from ..compiled.folder import (
     CPU,
     FILES,
     FOLDER,
@@ -24,8 +24,8 @@ from ..compiled.node import (
     UNPACKED,
     cpu_kind,
     path_on,
-    save,
 )
+from ..compiled.saving import save
 from . import node_step
 from .warm_start import LOCAL, RECORD, can_load_programs, say_cold
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .. import node_folder, records
 from ..compiled import generations
-from ..compiled.node import CPU, FILLED, FOLDER, INTO, MORE, PREFIX, cpu_kind, path_on
+from ..compiled.folder import CPU, FILLED, FOLDER, INTO, MORE, PREFIX, cpu_kind, path_on
 from ..processes import launch_program
 from .repeated_failure import has_made_a_step
 

@@ -1,0 +1,65 @@
+"""Save the compiled files of a node as a part of a generation."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+
+from .. import records
+from . import archive, generations
+from .folder import CPU, FILES, INTO, QUIET_S, UNCLEAN, compiled_files, cpu_kind, unpacked_files
+
+_BY_PROCESS = ("fxgraph", "aotautograd")
+"""Folders of Inductor whose files have a name of their own in each process: KEY/NAME."""
+_STATE = "dynamo"
+"""What Dynamo has learnt in a run: no compiled code."""
+
+
+def save(path: str, *, at_end: bool) -> None:
+    """Save the set of files of this node if some are new, unless another node saves the same set.
+
+    Files that may be incomplete are left out, unless all processes have ended well.
+
+    Args:
+        path: the folder, which exists while this process runs.
+        at_end: the processes of this node have ended.
+    """
+    if cpu_kind() != os.environ[CPU]:
+        return  # the next job looks for files of its head node's kind
+    all_complete = at_end and not os.path.exists(os.path.join(path, UNCLEAN))
+    now = time.time()
+    names = []
+    for name, changed_at in compiled_files(path):
+        if all_complete or now - changed_at > QUIET_S:
+            names.append(name)
+    if not {*names} - unpacked_files(path):
+        return
+    generation = os.environ[INTO]
+    files = os.path.join(path, FILES)
+    code = code_of(names)
+    try:
+        size = sum(os.stat(os.path.join(files, name)).st_size for name in names)
+        if not generations.enter(generation, os.environ["HPCRUN_NODE"], code, size):
+            return
+        archive.write(generations.part(generation, code), files, names)
+    except OSError as error:
+        records.say(f"--warm: {os.environ['HPCRUN_NODE']} cannot save compiled files: {error}")
+        return
+    generations.evict(os.path.dirname(generation))
+
+
+def code_of(names: list[str]) -> str:
+    """Return a code of what a set of files is good for: the same for nodes that compile alike."""
+    keys = {_key_of(name) for name in names}
+    text = "\n".join(sorted(keys))
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:16]
+
+
+def _key_of(name: str) -> str:
+    """Return the part of a file's name that is the same in all processes; empty for a state."""
+    _, _, below = name.partition("/")
+    folder, _, _ = below.partition("/")
+    if folder == _STATE:
+        return ""
+    return os.path.dirname(name) if folder in _BY_PROCESS else name
