@@ -29,7 +29,11 @@ from hpcrun.runs.store import RunStore
 
 # Fields that say one thing in several ways: a new value of one removes the old values of the
 # others.
-_INSTEAD = (("gpus", "gpus_per_node"), ("cpus", "cpus_per_task", "cpus_per_gpu"))
+_INSTEAD = (
+    ("gpus", "gpus_per_node"),
+    ("cpus", "cpus_per_task", "cpus_per_gpu"),
+    ("warm", "no_warm"),
+)
 # the last value of a name counts
 _ADDED = tuple(name for name, option in JOB_FIELDS.items() if option.adds)
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")

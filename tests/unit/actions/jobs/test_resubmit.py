@@ -56,6 +56,7 @@ def test_nothing_is_changed_that_was_not_said() -> None:
         ({"gpus_per_node": {"count": 2}}, {"gpus": "8"}, {"gpus": {"count": 8}}),
         ({"gpus": {"count": 2}}, {"gpus_per_node": "4"}, {"gpus_per_node": {"count": 4}}),
         ({"cpus": 4}, {"cpus_per_gpu": 2}, {"cpus_per_gpu": 2}),
+        ({"warm": True}, {"no_warm": True}, {"no_warm": True}),
         ({"env": [["A", "1"], ["B", "2"]]}, {"env": ["A=3"]}, {"env": (("B", "2"), ("A", "3"))}),
         ({"sbatch": ["nice=1"]}, {"sbatch": ["nice=2"]}, {"sbatch": ("nice=1", "nice=2")}),
         ({"load": ["cuda/12"]}, {"load": ["cuda/13"]}, {"load": ("cuda/13",)}),
