@@ -318,7 +318,7 @@ class Profile(_Section):
     price: PriceSection = PriceSection()
     container: ContainerSection = ContainerSection()
     launcher: Launcher | None = None
-    """How the ranks start (--launcher)."""
+    """How the ranks of all jobs start (--launcher); a role has torchrun instead of srun."""
     python: Text | None = None
     """Python of the job, if no environment is active (--python)."""
     modules: tuple[Text, ...] = ()
