@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import signal
 import subprocess
 import threading
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import Hpcrun, wait_for
+from tests.harness import REPO, Hpcrun, wait_for
 from tests.local.recorded import Recorded, record
 
 RANKS = 512
@@ -156,6 +157,22 @@ def test_a_few_ranks_are_followed_at_once(hpcrun: Hpcrun) -> None:
             delay(lines, f"hello {rank}", say(run, rank, f"hello {rank}")) for rank in (0, 7, 15)
         ]
     assert max(delays) < 5
+
+
+@pytest.mark.needs("strace")
+def test_a_start_asks_no_more_of_its_folder_than_it_did(hpcrun: Hpcrun) -> None:
+    """The ranks of srun: tests/slurm/test_launchers.py."""
+    traces = runpy.run_path(str(REPO / "benchmarks/traces.py"))
+    traces["trace_tasks"]("python", hpcrun.folder, hpcrun.home, REPO)
+    hpcrun.write("rank.py", "")
+    job = ("-P", "local", "--gpus", "0", "--launcher", "python", "--wait", "rank.py")
+    folder = hpcrun.submit(*job, check=True)
+    (trace,) = hpcrun.folder.glob("L*.*")
+    below = {"run": [str(folder), str(hpcrun.runs / ".programs")]}
+    counts = traces["count_requests"](trace, below)
+    for part, most in traces["AT_MOST"].items():
+        (count,) = counts[part]
+        assert most / 2 < count["run"] <= most, counts
 
 
 @pytest.mark.needs("strace")

@@ -34,7 +34,6 @@ from .processes import (
     try_start,
     wait,
 )
-from .rendezvous import find_head
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
@@ -80,6 +79,8 @@ def _be_a_task() -> None:
     env = os.environ
     rank_environment.be_node()
     if "MASTER_ADDR" not in env:
+        from .head_address import find_head  # torchrun's ranks do not need this module
+
         find_head(is_needed=False)
     env["RANK"] = env["SLURM_PROCID"]
     env["LOCAL_RANK"] = env["SLURM_LOCALID"]

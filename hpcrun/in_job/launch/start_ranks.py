@@ -9,11 +9,10 @@ together with its ranks.
 from __future__ import annotations
 
 import os
-import signal
 import time
-from typing import Any
 
 from . import rank_environment, records
+from .head_address import find_head, options_of_torchrun
 from .node_folder import FOLDER, make
 from .node_watch import StopRequests
 from .processes import (
@@ -23,11 +22,15 @@ from .processes import (
     name_tree,
     reap,
     send,
+    signal,
     sweep,
     try_start,
     wait,
 )
-from .rendezvous import find_head, options_of_torchrun
+
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each node to import
+if TYPE_CHECKING:
+    from typing import Any
 
 RANKS_S = 3.0
 """How long a node waits for its last ranks, after their launcher."""

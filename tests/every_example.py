@@ -1,0 +1,63 @@
+"""A rank that runs every example once, as small as can be: ``every_example.py EXAMPLES``.
+
+Each runs in a fork: torch, whose import takes longer than all of them, is imported once.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+import torch._dynamo  # each optimizer would import it
+
+SMALL = ["--epochs", "1"]
+NETWORK = [*SMALL, "--d-model", "8", "--layers", "1"]
+ARGUMENTS = {
+    "digits_ddp": SMALL,
+    "digits_resume": SMALL,
+    "text_classification": [*NETWORK, "--samples", "64", "--seq-len", "8", "--batch-size", "32"],
+    "sasrec": [*NETWORK, "--seq-len", "8", "--heads", "1"],
+    "kgat": [*NETWORK, "--batch-size", "4096"],
+    "tree_models": ["--trees", "2"],
+}
+
+
+def main() -> None:
+    """Run the examples of a folder; the exit status is 1 if one has failed."""
+    examples = Path(sys.argv[1])
+    failed = []
+    for number, name in enumerate(ARGUMENTS):
+        child = os.fork()
+        if child == 0:
+            _run(examples, name, number)
+        if os.waitpid(child, 0)[1]:
+            failed.append(name)
+    sys.exit(f"failed: {failed}" if failed else 0)
+
+
+def _run(examples: Path, name: str, number: int) -> None:
+    """Run an example among the ranks of its own, with their folder of checkpoints."""
+    env = os.environ
+    if "TORCHELASTIC_RESTART_COUNT" in env:  # by which torch tells the ranks of two starts apart
+        env["TORCHELASTIC_RESTART_COUNT"] = str(number)
+    else:
+        env["MASTER_PORT"] = str(int(env["MASTER_PORT"]) + number)
+    folder = Path(env["HPCRUN_CHECKPOINT_DIR"], name)
+    folder.mkdir(exist_ok=True)
+    env["HPCRUN_CHECKPOINT_DIR"] = str(folder)
+    sys.path.insert(0, str(examples))
+    sys.argv[:] = [name, *ARGUMENTS[name]]
+    try:
+        runpy.run_path(str(examples / f"{name}.py"), run_name="__main__")
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    print("ended:", name, flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
