@@ -1,17 +1,20 @@
 """A rank that runs every example once, as small as can be: ``every_example.py EXAMPLES``.
 
+Its environment is in the folder of checkpoints, in ``environment-RANK.json``.
+
 Each runs in a fork: torch, whose import takes longer than all of them, is imported once.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import sys
 import traceback
 from pathlib import Path
 
-import torch._dynamo  # each optimizer would import it
+import torch._dynamo  # noqa: F401 - each optimizer would import it
 
 SMALL = ["--epochs", "1"]
 NETWORK = [*SMALL, "--d-model", "8", "--layers", "1"]
@@ -28,6 +31,9 @@ ARGUMENTS = {
 def main() -> None:
     """Run the examples of a folder; the exit status is 1 if one has failed."""
     examples = Path(sys.argv[1])
+    folder = Path(os.environ["HPCRUN_CHECKPOINT_DIR"])
+    environment = json.dumps(dict(os.environ))
+    (folder / f"environment-{os.environ['RANK']}.json").write_text(environment)
     failed = []
     for number, name in enumerate(ARGUMENTS):
         child = os.fork()

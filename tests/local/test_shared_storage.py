@@ -192,7 +192,8 @@ def test_what_a_job_asks_of_its_folder(hpcrun: Hpcrun) -> None:
         assert (made["rank"], made["node"]) == (4, 2), made
         assert not [what for what in steady if what.startswith("rank")], steady
         if name == "managed":
-            assert 4 <= steady["node getdents64"] // 2 <= 8, steady  # three seconds of two nodes
+            # three seconds of two nodes, fewer on a busy machine
+            assert 1 <= steady["node getdents64"] // 2 <= 8, steady
         else:
             assert not steady, steady
 

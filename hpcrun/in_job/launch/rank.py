@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import suppress
 from itertools import count
 
 from . import rank_environment, records, tracker_environment
+from .head_address import find_head
 from .node_folder import FOLDER, RANK, make
 from .node_watch import CLEARED, INSIST_S, StopRequests
 from .processes import (
@@ -79,8 +79,6 @@ def _be_a_task() -> None:
     env = os.environ
     rank_environment.be_node()
     if "MASTER_ADDR" not in env:
-        from .head_address import find_head  # torchrun's ranks do not need this module
-
         find_head(is_needed=False)
     env["RANK"] = env["SLURM_PROCID"]
     env["LOCAL_RANK"] = env["SLURM_LOCALID"]
@@ -338,11 +336,11 @@ class Rank:
         env = {**os.environ}
         del env[FOLDER], env[RANK]  # it is no process of the rank
         null = os.devnull
-        with suppress(OSError):
-            return start(
-                [python, "-B", file, records.attempt_dir()], env, out=null, err=null, blocked=HEARD
-            )
-        return 0
+        argv = [python, "-B", file, records.attempt_dir()]
+        try:
+            return start(argv, env, out=null, err=null, blocked=HEARD)
+        except OSError:
+            return 0
 
     def _write_exit(self, status: int, heard: bool) -> None:
         ended_by = self._signalled
@@ -368,13 +366,17 @@ def _addresses() -> list[str]:
     """
     addresses: list[str] = []
     address = ""
-    with suppress(OSError), open("/proc/net/fib_trie", encoding="ascii") as file:
-        for line in file:
-            words = line.split()
-            if words[:1] == ["|--"]:
-                address = words[1]
-            elif words == ["/32", "host", "LOCAL"] and address not in addresses:
-                addresses.append(address)
+    try:
+        with open("/proc/net/fib_trie", encoding="ascii") as file:
+            table = file.read()
+    except OSError:
+        return []
+    for line in table.splitlines():
+        words = line.split()
+        if words[:1] == ["|--"]:
+            address = words[1]
+        elif words == ["/32", "host", "LOCAL"] and address not in addresses:
+            addresses.append(address)
     return [address for address in addresses if not address.startswith("127.")]
 
 

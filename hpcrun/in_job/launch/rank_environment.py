@@ -216,16 +216,15 @@ def tidy() -> None:
 
     The small files of a sweep go into the exit record.
     """
-    from contextlib import suppress  # every rank imports this module, and only the job calls this
-
-    with suppress(ChildProcessError):
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if _has_children():
         return  # Slurm is about to end this process, and the ranks still write
     folder = records.attempt_dir()
     of_roles = [f"flight/{name}" for name in records.names_in(os.path.join(folder, "flight"))]
     for name in (*of_roles, "flight", records.STOP):
-        with suppress(OSError):  # it is not empty, or there is none
+        try:
             os.rmdir(os.path.join(folder, name))
+        except OSError:  # it is not empty, or there is none
+            continue
     records.remove(os.path.join(folder, "heartbeat"))
     ended = records.read("exit")
     if ended is None or "_" not in os.environ["HPCRUN_JOB_ID"]:
@@ -234,6 +233,15 @@ def tidy() -> None:
     if records.write("exit", {**ended, "files": files}):
         for name in files:
             os.unlink(os.path.join(folder, name))
+
+
+def _has_children() -> bool:
+    """Whether this process has a child, which may have ended."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _small_files(folder: str) -> dict[str, str]:
