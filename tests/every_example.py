@@ -29,28 +29,25 @@ ARGUMENTS = {
 
 
 def main() -> None:
-    """Run the examples of a folder; the exit status is 1 if one has failed."""
+    """Run the examples of a folder; the exit status is 1, at once, if one fails."""
     examples = Path(sys.argv[1])
     folder = Path(os.environ["HPCRUN_CHECKPOINT_DIR"])
     environment = json.dumps(dict(os.environ))
     (folder / f"environment-{os.environ['RANK']}.json").write_text(environment)
-    failed = []
     for number, name in enumerate(ARGUMENTS):
         child = os.fork()
         if child == 0:
             _run(examples, name, number)
         if os.waitpid(child, 0)[1]:
-            failed.append(name)
-    sys.exit(f"failed: {failed}" if failed else 0)
+            sys.exit(f"failed: {name}")
 
 
 def _run(examples: Path, name: str, number: int) -> None:
     """Run an example among the ranks of its own, with their folder of checkpoints."""
     env = os.environ
-    if "TORCHELASTIC_RESTART_COUNT" in env:  # by which torch tells the ranks of two starts apart
-        env["TORCHELASTIC_RESTART_COUNT"] = str(number)
-    else:
-        env["MASTER_PORT"] = str(int(env["MASTER_PORT"]) + number)
+    if number:  # the store of torchrun's agent has what the first example wrote
+        env.pop("TORCHELASTIC_USE_AGENT_STORE", None)
+        env["MASTER_PORT"] = str(int(env["HPCRUN_PORT"]) + number)
     folder = Path(env["HPCRUN_CHECKPOINT_DIR"], name)
     folder.mkdir(exist_ok=True)
     env["HPCRUN_CHECKPOINT_DIR"] = str(folder)
