@@ -88,6 +88,7 @@ site: $(VENV)/installed-docs ## the documentation as a site with a search, in bu
 bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/file_requests.py
 	$(BIN)/python benchmarks/roles.py
 	$(BIN)/python benchmarks/restarts.py
 	$(BIN)/python benchmarks/sweep.py

@@ -1,5 +1,5 @@
-"""How long ranks take to start in hpcrun's script, beside a hand-written one with the same srun and
-torchrun.
+"""How long ranks take to start in hpcrun's script, by torchrun and by --launcher srun, beside a
+hand-written one with the same srun and torchrun.
 
 `make cluster`, then `python benchmarks/launch.py`; `make bench` does it too. Timed from the
 script's first command to the first line of rank 0; it exits with 1 where hpcrun takes longer, by
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster import measure_on_cluster
-from measure import Place
+from measure import CommandFailedError, Place
 
 HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
 AT_MOST = 1.0
@@ -100,7 +100,11 @@ def make_scripts(place: Place) -> list[Script]:
     rank.write_text(RANK, "ascii")
     options = ["-P", "a100", "--gpus", "4", "--nodes", "2"]
     scripts = []
-    for label, more in (("hpcrun", []), ("hpcrun --requeue 3", ["--requeue", "3"])):
+    for label, more in (
+        ("hpcrun", []),
+        ("hpcrun --requeue 3", ["--requeue", "3"]),
+        ("hpcrun --launcher srun", ["--launcher", "srun"]),
+    ):
         text = place.run([HPCRUN, "submit", "--dry-run", *options, *more, str(rank)]).stdout
         scripts.append(
             timed(Script(label, place.folder / f"{label.replace(' ', '')}.sh"), text, place)
@@ -123,9 +127,12 @@ def timed(script: Script, text: str, place: Place) -> Script:
 
 def run(script: Script, place: Place) -> float:
     """Run one script as a job; returns the seconds to its rank 0."""
-    answer = place.run(
-        ["sbatch", "--parsable", "--wait", f"--output={place.folder}/%j.log", str(script.path)]
-    )
+    log = place.folder / "job.log"
+    log.unlink(missing_ok=True)
+    try:
+        answer = place.run(["sbatch", "--parsable", "--wait", f"--output={log}", str(script.path)])
+    except CommandFailedError as error:
+        raise CommandFailedError(f"{error}{log.read_text('utf-8', 'replace')}") from None
     job = answer.stdout.split()[0]
     for _ in range(50):  # the file of a job that has just ended
         if (place.folder / f"rank-{job}").exists():

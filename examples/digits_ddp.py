@@ -2,8 +2,8 @@
 
     hpcrun submit --gpus 4 --nodes 2 examples/digits_ddp.py --epochs 3
 
-torchrun starts one process per rank. NCCL needs a GPU for each rank of its own; anywhere else this
-runs on the CPU with gloo.
+torchrun, or srun with --launcher srun, starts one process per rank. NCCL needs a GPU for each rank
+of its own; anywhere else this runs on the CPU with gloo.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Ranks:
 
 
 def join(args: argparse.Namespace, *, patience: timedelta = timedelta(minutes=5)) -> Ranks:
-    """Join the other ranks, as torchrun has described them in the environment.
+    """Join the other ranks, as torchrun or hpcrun has described them in the environment.
 
     Args:
         patience: how long a rank waits for the others in one collective before it gives up.

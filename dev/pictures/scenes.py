@@ -375,6 +375,7 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
         answered(
             "hpcrun init",
             ("GPU type [", "a100"),
+            ("launcher [", ""),
             ("Folder of the runs", ""),
             ("Submit a test job", "y"),
         ),

@@ -33,12 +33,10 @@ class SetupChecks:
         document: dict[str, Any],
         *,
         failed: bool = False,
-        has_torch: bool = False,
     ) -> None:
         self.text = text  # columns of the terminal → the warnings and errors
         self.document = document  # for programs
         self.failed = failed  # a job would fail
-        self.has_torch = has_torch  # the job's Python has a torch that can be imported
 
 
 class Elsewhere:

@@ -54,6 +54,11 @@ def init(
     gpu_type: str | None = option(
         "--gpu-type TYPE", "GPU type that --gpus 4 means; none for no default type."
     ),
+    launcher: str | None = option(
+        "--launcher NAME",
+        "What starts the ranks of jobs: torchrun or srun. Default: ask; without a terminal, "
+        "torchrun.",
+    ),
     runs: str | None = option(
         "--runs DIR", "Folder of the runs, on a file system that all nodes share."
     ),
@@ -76,7 +81,7 @@ def init(
     """
     context = make_context()
     asks = can_ask() and not (yes or as_json)
-    typed = Choices(account, gpu_type)
+    typed = Choices(account, gpu_type, launcher)
     chosen = _Chosen(typed, runs, name, asks=asks, suggested=yes, anew=force)
     with interrupted_as(_NOTHING_WRITTEN):
         reason = context.scheduler("slurm").unavailable()
@@ -116,7 +121,7 @@ class _Chosen:
 def _without_slurm(chosen: _Chosen, context: Context) -> init_choices.Setup:
     if chosen.name or chosen.typed != Choices():
         raise UsageError(
-            "--account, --gpu-type and --name have no effect without Slurm",
+            "--account, --gpu-type, --launcher and --name have no effect without Slurm",
             hint="on a cluster, sbatch must be on PATH: log in to its login node, or load its "
             "Slurm module first",
         )
@@ -154,7 +159,7 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, i
 def _choices(
     facts: ClusterFacts, existing: Profile | None, chosen: _Chosen, picker: Picker
 ) -> Choices:
-    """Ask for the account and the GPU type, if the cluster leaves a choice and none was typed.
+    """Ask for the choices that the cluster leaves and nobody typed.
 
     Raises:
         unmade: a UsageError with the options to add, if a choice needs a terminal and there is
@@ -162,11 +167,13 @@ def _choices(
     """
     account = chosen.typed.account
     gpu_type = chosen.typed.gpu_type
+    launcher = chosen.typed.launcher
     if existing is not None and not chosen.asks:
         if not chosen.anew:
             return chosen.typed  # values that are not typed do not change
         account = account or existing.account
         gpu_type = gpu_type or existing.gpu.type
+        launcher = launcher or existing.launcher
     if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
         account = facts.default_account
     if account is None:
@@ -177,9 +184,13 @@ def _choices(
         gpu_choice = init_choices.gpu_choice(facts, account, existing)
         if gpu_choice is not None:
             gpu_type = picker.pick(gpu_choice)
+    if launcher is None and chosen.asks:
+        launcher_choice = init_choices.launcher_choice(facts, existing)
+        if launcher_choice is not None:
+            launcher = picker.pick(launcher_choice)
     if picker.unmade:
         raise init_choices.unmade(picker.unmade)
-    return Choices(account, gpu_type)
+    return Choices(account, gpu_type, launcher)
 
 
 def _picker(chosen: _Chosen) -> Picker:
@@ -266,9 +277,8 @@ def _check_and_try(
             interrupted="interrupted; the files are written, and no job was submitted",
         )
     if test:
-        has_torch = checks is not None and checks.has_torch
         prepared = init_choices.prepare_trial(
-            job, setup.name, context.surroundings, context.machine, has_torch=has_torch
+            job, setup.name, context.surroundings, context.machine
         )
         ended = yield from _try(prepared, context, follow=not as_json)
         document["test"] = ended.document() if ended.document else None

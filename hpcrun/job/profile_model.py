@@ -328,7 +328,7 @@ class Profile(_Section):
     container: ContainerSection = ContainerSection()
     launch: LaunchSection = LaunchSection()
     launcher: Launcher | None = None
-    """How the ranks start (--launcher)."""
+    """How the ranks of all jobs start (--launcher); a role has torchrun instead of srun."""
     python: Text | None = None
     """Python of the job, if no environment is active (--python)."""
     modules: tuple[Text, ...] = ()

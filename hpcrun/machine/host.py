@@ -298,11 +298,6 @@ class PythonFacts:
     kernels: tuple[str, ...] = ()
     problem: str | None = None  # why Python could not be run, or torch could not be imported
 
-    @property
-    def imports_torch(self) -> bool:
-        """Whether torch is installed and can be imported."""
-        return self.torch is not None and self.problem is None
-
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:

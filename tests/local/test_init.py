@@ -13,7 +13,8 @@ import pytest
 from tests.harness import Completed, Hpcrun, answer, at_end
 from tests.local.test_detect import Site
 
-GPU, ACCOUNT, RUNS, TEST = "\nGPU type", "\naccount", "Folder of the runs", "Submit a test job"
+GPU, ACCOUNT, LAUNCHER = "\nGPU type", "\naccount", "\nlauncher"
+RUNS, TEST = "Folder of the runs", "Submit a test job"
 TWO_ACCOUNTS = r"printf 'lab||normal|\nthesis||normal|\n'"
 
 
@@ -49,6 +50,7 @@ def test_it_asks_what_slurm_does_not_tell(site: Site) -> None:
     child.expect_exact("Type a number from 1 to 2, or a name.")
     reply(child, ACCOUNT, "thesis")
     reply(child, GPU, "a100")
+    reply(child, LAUNCHER, "")
     (site.person.home / "file").touch()
     reply(child, RUNS, "~/file/runs")
     child.expect_exact(f"{site.person.home}/file is not a folder")
@@ -66,6 +68,7 @@ def test_it_asks_what_slurm_does_not_tell(site: Site) -> None:
         in text
     )
     assert "  type: a100                        # your choice: the type of --gpus N\n" in text
+    assert "launcher" not in text
     dry = site.person("submit", "--gpus", "2", "--dry-run", "true", env=site.env, check=True).stdout
     assert "#SBATCH --gres=gpu:a100:2\n" in dry
     assert "#SBATCH --account=thesis\n" in dry
@@ -73,7 +76,7 @@ def test_it_asks_what_slurm_does_not_tell(site: Site) -> None:
 
 def test_ctrl_c_at_any_question_leaves_nothing_behind(site: Site) -> None:
     site.say("sacctmgr", TWO_ACCOUNTS)
-    asked = ((ACCOUNT, "lab"), (GPU, ""), (RUNS, ""))
+    asked = ((ACCOUNT, "lab"), (GPU, ""), (LAUNCHER, "srun"), (RUNS, ""))
     for number, (question, _) in enumerate(asked):
         child = terminal(site)
         for earlier, text in asked[:number]:
@@ -149,6 +152,7 @@ def test_a_second_time_it_changes_what_is_asked_and_nothing_else(site: Site) -> 
     assert [entry.name for entry in site.profiles.iterdir()] == ["dev.yaml"]
 
     child = terminal(site, "--gpu-type", "l40s")
+    reply(child, LAUNCHER, "")
     reply(child, RUNS, "")
     reply(child, f"Change {path}?", "")
     status, said = at_end(child)
@@ -156,6 +160,37 @@ def test_a_second_time_it_changes_what_is_asked_and_nothing_else(site: Site) -> 
     assert "nothing was written" in said
     assert "l40s:2" not in said
     assert "modules: [cuda] # mine\n" in path.read_text()
+
+
+def test_it_offers_srun_to_start_the_ranks_and_remembers_the_answer(site: Site) -> None:
+    path = site.profiles / "dev.yaml"
+    child = terminal(site, "--gpu-type", "a100", "--dry-run")
+    child.expect(r"1  torchrun  the default\s+2  srun      starts sooner")
+    reply(child, f"{LAUNCHER} [1]", "srun")
+    reply(child, RUNS, "")
+    status, said = at_end(child)
+    assert (status, "launcher: srun" in said) == (0, True)
+    assert init(site, "--gpu-type", "a100", "--launcher", "srun").returncode == 0
+    job = ("submit", "--gpus", "4", "--dry-run", "train.py")
+    site.person.write("train.py", "")
+    assert " rank --task -- " in site.person(*job, env=site.env, check=True).stdout
+    child = terminal(site, "--gpu-type", "a100")
+    child.expect_exact(f"{LAUNCHER} [2]: ")
+    child.sendintr()
+    at_end(child)
+    assert init(site, "--force").returncode == 0
+    assert "launcher: srun " in path.read_text()
+    assert init(site, "--launcher", "torchrun", "--yes").returncode == 0
+    assert "launcher" not in path.read_text()
+    path.write_text("extends: base/slurm\nlauncher: python\n")
+    assert init(site, "--launcher", "srun", "--yes").returncode == 0
+    assert path.read_text() == "extends: base/slurm\nlauncher: srun\n"
+
+
+def test_it_writes_no_launcher_that_it_does_not_offer(site: Site) -> None:
+    done = init(site, "--gpu-type", "a100", "--launcher", "ray")
+    assert (done.returncode, configuration(site).exists()) == (2, False)
+    assert "--launcher ray: init writes torchrun or srun\n" in done.stderr
 
 
 def test_force_writes_the_profile_anew_and_keeps_the_old_file(site: Site) -> None:

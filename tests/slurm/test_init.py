@@ -91,6 +91,7 @@ def test_limits_accounts_and_no_default_partition() -> None:
         assert re.search(r"^account: lab +# your default in Slurm; ", suggested, re.MULTILINE)
         child = person.terminal("init", env={"HPCRUN_RUNS": None}, timeout=120)
         answer(child, r"1  lab +your default in Slurm\s+2  thesis\s+account \[1\]: $", "thesis")
+        answer(child, r"launcher \[1\]: $", "")
         answer(child, r"Folder of the runs, .*: $", "")
         answer(child, r"Submit a test job of under a minute \(2 nodes × 1 GPU\)\? \[Y/n\] $", "")
         child.expect(

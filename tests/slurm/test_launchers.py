@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import runpy
+
 import pytest
 
-from tests.harness import Hpcrun
+from tests.harness import REPO, Hpcrun
 
 pytestmark = pytest.mark.slurm
 
@@ -66,6 +68,20 @@ def test_an_mpirun_starts_its_ranks_and_asks_for_no_step(person: Hpcrun) -> None
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ranks(person) == ["0 of 2 on a100-1", "1 of 2 on a100-1"]
+
+
+@pytest.mark.needs("strace")
+def test_a_rank_of_srun_asks_no_more_of_its_folder_than_it_did(person: Hpcrun) -> None:
+    traces = runpy.run_path(str(REPO / "benchmarks/traces.py"))
+    traces["trace_tasks"]("srun", person.folder, person.home, REPO)
+    words = ("-P", "a100", "--gpus", "0", "--nodes", "2", "--launcher", "srun", "--wait")
+    folder = person.submit(*words, "rank.py", check=True)
+    below = {"run": [str(folder), str(person.runs / ".programs")]}
+    files = sorted(person.folder.glob("[0-9]*.[01]"))
+    assert len(files) == 2
+    for trace in files:
+        (count,) = traces["count_requests"](trace, below)["rank"]
+        assert count["run"] <= traces["AT_MOST"]["rank"]
 
 
 def mpi_types_of_srun(person: Hpcrun) -> list[str]:

@@ -63,6 +63,7 @@ class Choices:
 
     account: str | None = None
     gpu_type: str | None = None  # the type that ``--gpus N`` means
+    launcher: str | None = None  # None or torchrun: hpcrun's own default
 
 
 _NO_CHOICES = Choices()
@@ -155,7 +156,7 @@ def profile_text(
 
     Args:
         facts: the answers of Slurm about the cluster.
-        choices: the user's choices of an account and a GPU type.
+        choices: the user's choices of an account, a GPU type and a launcher.
         host: the host it is detected on; None for the profile ``detected``, which is made of the
             facts alone.
         in_job: whether the host is one that jobs run on, seen from inside a job.
@@ -205,6 +206,8 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[DetectedValue]:
     yield DetectedValue(("extends",), "base/slurm", "")  # the values for every Slurm cluster
     yield DetectedValue(("description",), flow(f"{name}, Slurm {version}"), "scontrol show config")
     yield DetectedValue(("scheduler",), "slurm", "")
+    if choices.launcher == "srun":
+        yield DetectedValue(("launcher",), "srun", "your choice: srun starts the ranks")
     if len(offers) == 1:
         # the only type's partition is the profile's own
         yield _partition_row(facts, offers[0].partition)

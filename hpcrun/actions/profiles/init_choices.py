@@ -33,7 +33,10 @@ from hpcrun.schedulers.cluster_facts import ClusterFacts
 NONE = "none"
 """The answer of a person who wants no default GPU type."""
 _GPU_TYPE: Key = ("gpu", "type")
-_CHOSEN: frozenset[Key] = frozenset({("account",), _GPU_TYPE, ("description",), ("name",)})
+_LAUNCHER: Key = ("launcher",)
+_CHOSEN: frozenset[Key] = frozenset(
+    {("account",), _GPU_TYPE, _LAUNCHER, ("description",), ("name",)}
+)
 _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -84,6 +87,30 @@ def gpu_choice(facts: ClusterFacts, account: str | None, profile: Profile | None
     return Choice("GPU type", "gpu.type", reason, tuple(options), names.index(default))
 
 
+_LAUNCHERS = (
+    Option("torchrun", "--launcher torchrun", "the default"),
+    Option(
+        "srun", "--launcher srun", "starts sooner; without TORCHELASTIC_* and torchrun's options"
+    ),
+)
+
+
+def launcher_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | None:
+    """Return the choice of the program that starts the ranks of jobs with GPUs.
+
+    Returns:
+        The choice; None without GPUs, or if the profile has a launcher for other programs.
+    """
+    values = [option.value for option in _LAUNCHERS]
+    now = "torchrun"
+    if profile and profile.launcher:
+        now = profile.launcher
+    if now not in values or not gpu_offers(facts):
+        return None
+    reason = "what starts the ranks of a job"
+    return Choice("launcher", "launcher", reason, _LAUNCHERS, values.index(now))
+
+
 def unmade(choices: Sequence[Choice]) -> UsageError:
     """Return the error for choices that need a terminal: it names the options to add."""
     flags = " ".join(made.options[made.default].flag for made in choices)
@@ -91,11 +118,18 @@ def unmade(choices: Sequence[Choice]) -> UsageError:
 
 
 def check_choices(choices: Choices, facts: ClusterFacts) -> None:
-    """Refuse a typed account or GPU type that the cluster does not have for this user.
+    """Refuse typed choices that init does not offer.
 
     Raises:
-        UsageError: the cluster does not have the account or the GPU type for this user.
+        UsageError: the cluster does not have the account or the GPU type for this user, or the
+            launcher is not torchrun or srun.
     """
+    launchers = [option.value for option in _LAUNCHERS]
+    if choices.launcher not in (None, *launchers):
+        raise UsageError(
+            f"--launcher {choices.launcher}: init writes {' or '.join(launchers)}",
+            hint="hpcrun profile set launcher NAME sets another one",
+        )
     types = [offer.type for offer in gpu_offers(facts) if offer.type]
     for flag, answer, known in (
         ("--account", choices.account, accounts_of(facts)),
@@ -187,7 +221,7 @@ def plan_setup(
     Args:
         name: the name of the profile.
         detected: the profile that hpcrun detected.
-        choices: the user's choices of an account and a GPU type.
+        choices: the user's choices of an account, a GPU type and a launcher.
         config: the user's config.yaml.
         runs: the runs folder to set; None leaves it as it is.
         place: the folder of the user's profiles, and every folder of profiles.
@@ -262,6 +296,13 @@ def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
             text = set_value(text, _GPU_TYPE, None, path)
     elif choices.gpu_type not in (None, NONE, now.gpu.type):
         text = set_value(text, _GPU_TYPE, choices.gpu_type, path)
+    if choices.launcher in (None, now.launcher or "torchrun"):
+        return text
+    if choices.launcher == "torchrun" and parse_yaml(text, path).data.get("launcher"):
+        text = unset_value(text, _LAUNCHER, path)
+        now = load_text(text, path, place.folders).profile
+    if choices.launcher != (now.launcher or "torchrun"):
+        text = set_value(text, _LAUNCHER, choices.launcher, path)
     return text
 
 
@@ -344,6 +385,7 @@ class TrialJob:
     nodes: int
     gpus_per_node: int
     gpu_type: str | None = None
+    launcher: str = "srun"
 
     @property
     def words(self) -> str:
@@ -358,7 +400,7 @@ class TrialJob:
 def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
     """Return the size of the test job, on GPUs of a type or of the first one."""
     if detected is None:
-        return TrialJob(2, 0)
+        return TrialJob(2, 0, launcher="python")
     offers = detected.offers
     if not offers:
         return TrialJob(1, 0)
@@ -376,12 +418,11 @@ def prepare_trial(
     name: str,
     surroundings: Surroundings,
     machine: Callable[[], Machine],
-    *,
-    has_torch: bool,
 ) -> Prepared:
     """Prepare the test job for a profile.
 
-    Without torch in the job's Python, torchrun cannot start the ranks, and srun starts them.
+    With Slurm, srun starts the ranks: torchrun would import torch once more on each node, and does
+    not start without torch.
     """
     request: dict[str, Any] = {
         "script": _PROGRAM,
@@ -389,6 +430,7 @@ def prepare_trial(
         "name": "hello",
         "nodes": job.nodes,
         "walltime_s": TRIAL_TIME,
+        "launcher": job.launcher,
     }
     if not job.gpus_per_node:
         request["gpus"] = "0"
@@ -396,6 +438,4 @@ def prepare_trial(
         request["gpus_per_node"] = f"{job.gpu_type}:{job.gpus_per_node}"
     else:
         request["gpus_per_node"] = str(job.gpus_per_node)
-    if not has_torch:
-        request["launcher"] = "srun"
     return prepare(read_request(request), name, surroundings, machine)

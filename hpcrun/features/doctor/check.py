@@ -45,8 +45,6 @@ class Checkup:
 
     profile: str | None  # the one that was checked, None where none is chosen
     checks: tuple[Check, ...]
-    # whether the job's Python has a torch that can be imported, as far as is known
-    has_torch: bool = False
 
     @property
     def ok(self) -> bool:

@@ -137,8 +137,8 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))
     checks = _checks_of(parts, until_s)
     silent = not_checked(PYTHON, "python", f"{python.executable} does not respond")
-    of_job, has_torch = of_python.answer(until_s - time.monotonic()) or ([silent], False)
-    return Checkup(name if loaded else None, (*checks, *of_job), has_torch)
+    of_job = of_python.answer(until_s - time.monotonic()) or [silent]
+    return Checkup(name if loaded else None, (*checks, *of_job))
 
 
 def _checks_of(parts: Sequence[_Part], until_s: float) -> list[Check]:
@@ -194,14 +194,14 @@ def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> list[C
 
 def _check_python(
     python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str], *, on_slurm: bool
-) -> tuple[list[Check], bool]:
-    """Return the checks of Python and of the driver, and whether torch can be imported.
+) -> list[Check]:
+    """Return the checks of Python and of the driver.
 
     The Python is the one of the job, and the driver is the one of this machine.
     """
     if profile is not None and profile.container.image is not None:  # torch is in the image
         seen = f"{python.executable} starts the ranks; torch comes from the image"
-        return [Check(PYTHON, "python", "green", seen)], False
+        return [Check(PYTHON, "python", "green", seen)]
     driver = ask_driver(env)
     wanted = wanted_by(profile, driver)
     if comes_with_the_job(python, profile) or python.of_project:
@@ -211,7 +211,7 @@ def _check_python(
         else:
             why = f"{python.executable} comes from the profile's modules or set-up commands"
         unseen = not_checked(PYTHON, "python, torch", why)
-        return [unseen, judge_driver(driver, None, wanted)], False
+        return [unseen, judge_driver(driver, None, wanted)]
     facts = ask_python(python, env, kernels=wanted.gpus and wanted.capability is not None)
     checks = [judge_python(python, facts)]
     if facts.version is not None:
@@ -219,7 +219,7 @@ def _check_python(
             checks += judge_prefix(python, mount_of(Path(python.prefix or "/")))
         checks += judge_torch(python, facts, wanted)
     checks.append(judge_driver(driver, facts, wanted))
-    return checks, facts.imports_torch
+    return checks
 
 
 def _ask_slurm(

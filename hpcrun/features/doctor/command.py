@@ -67,7 +67,6 @@ class DoctorHooks(Hooks):
             lambda columns: checkup_text(checkup, columns, brief=True),
             checkup_json(checkup),
             failed=failed,
-            has_torch=checkup.has_torch,
         )
 
 

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 if not __package__:
     _folder = os.path.dirname(os.path.abspath(__file__))
-    sys.path.insert(0, os.path.dirname(_folder))
+    _programs = os.path.dirname(_folder)
+    # the last: else each import of the standard library asks the file system of the run first
+    sys.path.append(_programs)
     __package__ = os.path.basename(_folder)
     # the job compiles for all ranks of this version, but only in the copy that runs share
     _copy = os.path.join(os.environ.get("HPCRUN_RUN_DIR", ""), "programs")
-    sys.dont_write_bytecode = sys.argv[1:2] not in (["job"], ["pack"]) or _copy != sys.path[0]
+    sys.dont_write_bytecode = sys.argv[1:2] not in (["job"], ["pack"]) or _copy != _programs
 
 PARTS = {
     "ask": "batch.ask",

@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import suppress
 from itertools import count
 
-from . import compiled, rank_environment, records, tracker_environment
+from . import rank_environment, records, tracker_environment
+from .head_address import find_head
 from .node_folder import FOLDER, RANK, make
 from .node_watch import CLEARED, INSIST_S, StopRequests
 from .processes import (
@@ -34,12 +34,12 @@ from .processes import (
     try_start,
     wait,
 )
-from .rendezvous import find_head
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
     from typing import Any
 
+    from .compiled.node import CompiledFolder
     from .rank_links import RankLinks
 
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
@@ -104,7 +104,11 @@ class Rank:
         self._insist_at = float("inf")
         self._folder = make()
         os.environ.update({FOLDER: self._folder.path, RANK: str(rank)})
-        self._compiled = compiled.use_folder() if is_task else None
+        self._compiled: CompiledFolder | None = None
+        if is_task and rank_environment.COMPILED in os.environ:
+            from .compiled import node  # slow to import, and most jobs keep no compiled files
+
+            self._compiled = node.use()
         block_signals()
         # a program that sets its title would overwrite the name in /proc/PID/environ
         os.environ.setdefault("SPT_NOENV", "1")
@@ -125,7 +129,7 @@ class Rank:
             return status
         self._write_node_start()
         if self._is_task and os.environ.get("SLURM_LOCALID") == "0":
-            compiled.warn_of_foreign_folder()
+            rank_environment.warn_of_foreign_folder()
         tracker_environment.continue_run(self._rank)
         log = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
         self._pid, status = try_start(
@@ -350,11 +354,11 @@ class Rank:
         env = {**os.environ}
         del env[FOLDER], env[RANK]  # it is no process of the rank
         null = os.devnull
-        with suppress(OSError):
-            return start(
-                [python, "-B", file, records.attempt_dir()], env, out=null, err=null, blocked=HEARD
-            )
-        return 0
+        argv = [python, "-B", file, records.attempt_dir()]
+        try:
+            return start(argv, env, out=null, err=null, blocked=HEARD)
+        except OSError:
+            return 0
 
     def _write_exit(self, status: int, heard: bool) -> None:
         ended_by = self._signalled
@@ -380,13 +384,17 @@ def _addresses() -> list[str]:
     """
     addresses: list[str] = []
     address = ""
-    with suppress(OSError), open("/proc/net/fib_trie", encoding="ascii") as file:
-        for line in file:
-            words = line.split()
-            if words[:1] == ["|--"]:
-                address = words[1]
-            elif words == ["/32", "host", "LOCAL"] and address not in addresses:
-                addresses.append(address)
+    try:
+        with open("/proc/net/fib_trie", encoding="ascii") as file:
+            table = file.read()
+    except OSError:
+        return []
+    for line in table.splitlines():
+        words = line.split()
+        if words[:1] == ["|--"]:
+            address = words[1]
+        elif words == ["/32", "host", "LOCAL"] and address not in addresses:
+            addresses.append(address)
     return [address for address in addresses if not address.startswith("127.")]
 
 

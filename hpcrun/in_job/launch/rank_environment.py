@@ -47,8 +47,36 @@ COMPILED = "HPCRUN_COMPILED"
 """The variable with the folder of compiled files of this node."""
 INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
 """The variable with the folder of torch.compile."""
+_TEMPORARY = ("TMPDIR", "TEMP", "TMP")
+_NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
+"""Where Python looks for a folder of temporary files, and for the name of the user, in this order:
+tempfile.gettempdir() and getpass.getuser(), from which torch makes the folder's name
+(torch/_inductor/runtime/cache_dir_utils.py).
+"""
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
+
+
+def warn_of_foreign_folder() -> None:
+    """Say that another user owns the folder of torch.compile on this node: torch does not look.
+
+    It holds programs and pickles, so its owner can run code in this job.
+    """
+    if INDUCTOR in os.environ:
+        return
+    place = _first_set(_TEMPORARY) or "/tmp"
+    path = os.path.join(place, f"torchinductor_{_first_set(_NAMES)}")
+    try:
+        owner = os.lstat(path).st_uid
+    except OSError:
+        return
+    if owner != os.getuid():
+        where = f"{os.environ['HPCRUN_NODE']}: {path} belongs to another user (uid {owner})"
+        records.say(f"{where}, who can run code in this job by torch.compile; use --warm")
+
+
+def _first_set(names: tuple[str, ...]) -> str:
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
 def be_node() -> None:
@@ -220,16 +248,15 @@ def tidy() -> None:
 
     The small files of a sweep go into the exit record.
     """
-    from contextlib import suppress  # every rank imports this module, and only the job calls this
-
-    with suppress(ChildProcessError):
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if _has_children():
         return  # Slurm is about to end this process, and the ranks still write
     folder = records.attempt_dir()
     of_roles = [f"flight/{name}" for name in records.names_in(os.path.join(folder, "flight"))]
     for name in (*of_roles, "flight", records.STOP):
-        with suppress(OSError):  # it is not empty, or there is none
+        try:
             os.rmdir(os.path.join(folder, name))
+        except OSError:  # it is not empty, or there is none
+            continue
     records.remove(os.path.join(folder, "heartbeat"))
     ended = records.read("exit")
     if ended is None or "_" not in os.environ["HPCRUN_JOB_ID"]:
@@ -238,6 +265,15 @@ def tidy() -> None:
     if records.write("exit", {**ended, "files": files}):
         for name in files:
             os.unlink(os.path.join(folder, name))
+
+
+def _has_children() -> bool:
+    """Whether this process has a child, which may have ended."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _small_files(folder: str) -> dict[str, str]:

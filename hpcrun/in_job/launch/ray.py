@@ -21,14 +21,13 @@ import sys
 import time
 
 from . import rank_environment, records
+from .head_address import find_head, first_resolved
 from .node_folder import PREFIX, NodeFolder, enter
 from .processes import HEARD, become, has_ended, launch_program, send, sweep, try_start
 from .rank import Rank
 from .rendezvous import (
     ANOTHER_USER,
     CHANCE,
-    find_head,
-    first_resolved,
     free_port,
     problem_of_listeners,
 )

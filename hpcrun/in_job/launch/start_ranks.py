@@ -9,11 +9,10 @@ together with its ranks.
 from __future__ import annotations
 
 import os
-import signal
 import time
-from typing import Any
 
-from . import compiled, rank_environment, records
+from . import rank_environment, records
+from .head_address import find_head, options_of_torchrun
 from .node_folder import FOLDER, make
 from .node_watch import StopRequests
 from .processes import (
@@ -23,11 +22,17 @@ from .processes import (
     name_tree,
     reap,
     send,
+    signal,
     sweep,
     try_start,
     wait,
 )
-from .rendezvous import find_head, options_of_torchrun
+
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each node to import
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .compiled.node import CompiledFolder
 
 RANKS_S = 3.0
 """How long a node waits for its last ranks, after their launcher."""
@@ -81,8 +86,12 @@ class Node:
     def __init__(self) -> None:
         self._folder = make()
         os.environ[FOLDER] = self._folder.path
-        self._compiled = compiled.use_folder()
-        compiled.warn_of_foreign_folder()
+        self._compiled: CompiledFolder | None = None
+        if rank_environment.COMPILED in os.environ:
+            from .compiled import node  # slow to import, and most jobs keep no compiled files
+
+            self._compiled = node.use()
+        rank_environment.warn_of_foreign_folder()
         block_signals()
         self._tree = name_tree()
         self._canary = Canary(self._after_kill)

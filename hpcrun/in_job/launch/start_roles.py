@@ -23,12 +23,12 @@ from itertools import islice
 from typing import Any
 
 from . import rank_environment, records
+from .head_address import first_resolved
 from .node_watch import CLEARED, INSIST_S
 from .processes import HEARD, reap, send, signal, try_start, wait
 from .rendezvous import (
     ANOTHER_USER,
     LOOPBACK,
-    first_resolved,
     free_port,
     problem_of_listeners,
 )

@@ -22,7 +22,7 @@ from itertools import chain
 
 if __package__ is None or __package__ == "":
     _folder = os.path.dirname(os.path.abspath(__file__))
-    sys.path.insert(0, os.path.dirname(_folder))
+    sys.path.append(os.path.dirname(_folder))
     __package__ = os.path.basename(_folder)
 
 from .nccl_ras import address_of, is_theirs, own_address, reports

@@ -213,6 +213,8 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
     alone = replace(request, roles=(), launcher="command", nproc_per_node=None)
     whole = decide_shape(alone, profile)
     shared = sum(role.gpus or 0 for role in request.roles)
+    if profile.launcher == "srun":  # a choice for jobs of one program: a role's ranks need torchrun
+        profile = profile.model_copy(update={"launcher": None})
     shapes = [decide_shape(one, profile) for one in requests_of(request)]
     for shape in shapes:
         if shape.launcher not in ("torchrun", "python", "command"):

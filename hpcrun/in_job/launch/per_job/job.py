@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from .. import rank_environment, records, rendezvous, slurm_requests
 from ..records import OVER, REQUEUE, RESTART
-from . import dead_nodes, run_preflight
+from . import chain, dead_nodes, run_preflight
 from .exit_record import write_exit
 from .guard import Guard
 from .job_arguments import parse_options
@@ -375,8 +375,6 @@ class Job:
             return ""
         if not os.path.isdir(records.chain_folder()):
             return ""
-        from . import chain  # few jobs are links
-
         return chain.end_link(status, lambda: why or self._postmortem.why(ended))
 
     def _end_job(self, why: str, *, failed: bool) -> None:

@@ -11,12 +11,13 @@ from hpcrun.actions.profiles import init_choices
 from hpcrun.actions.profiles.detect import Detected
 from hpcrun.actions.profiles.detect_types import gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, Place
-from hpcrun.actions.profiles.init_choices import Setup, TrialJob, trial_size
+from hpcrun.actions.profiles.init_choices import Setup, TrialJob, prepare_trial, trial_size
 from hpcrun.actions.user_choice import Choice
 from hpcrun.errors import ProfileError
+from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.schedulers.cluster_facts import Association, NodeKind, Partition
 from tests.unit.actions.profiles.test_detect import A100, GPU, facts
-from tests.unit.builders import slurm_profile
+from tests.unit.builders import slurm_profile, surroundings
 
 H100 = NodeKind("gpu", 1, 64, 512000, (("h100", 8),))
 LONE = replace(A100, nodes=1)
@@ -32,6 +33,15 @@ def test_what_has_one_answer_is_not_asked() -> None:
     found = facts([A100], [GPU])
     assert init_choices.account_choice(found, None) is None
     assert init_choices.gpu_choice(found, None, None) is None
+
+
+def test_the_launcher_is_a_choice_where_there_are_gpus_and_the_profile_has_no_other_one() -> None:
+    found = facts([A100], [GPU])
+    assert offered(init_choices.launcher_choice(found, None)) == (["torchrun", "srun"], "torchrun")
+    chosen = init_choices.launcher_choice(found, slurm_profile(launcher="srun"))
+    assert offered(chosen)[1] == "srun"
+    assert init_choices.launcher_choice(found, slurm_profile(launcher="python")) is None
+    assert init_choices.launcher_choice(facts([CPUS], [GPU]), None) is None
 
 
 def offered(choice: Choice | None) -> tuple[list[str], str]:
@@ -83,6 +93,24 @@ def test_the_test_job_tries_the_network_where_it_can(subtests: pytest.Subtests) 
             assert trial_size(detected(kinds, partition), "a100") == job
     words = [job.words for job in (TrialJob(2, 1, "a100"), TrialJob(1, 2), TrialJob(1, 0))]
     assert words == ["2 nodes × 1 a100 GPU", "1 node × 2 GPUs", "1 node × no GPU"]
+
+
+@pytest.mark.parametrize(
+    ("found", "profile", "starts"),
+    [
+        (detected([A100]), "a100", " rank --task -- "),
+        (detected([CPUS]), "cpu", " rank --task -- "),
+        (None, "local", " rank --once -- "),
+    ],
+    ids=["GPUs", "CPUs", "this machine"],
+)
+def test_the_test_job_needs_no_torchrun(
+    tmp_path: Path, found: Detected | None, profile: str, starts: str
+) -> None:
+    job = trial_size(found, None)
+    prepared = prepare_trial(job, profile, surroundings(tmp_path), lambda: Machine(cpus=2))
+    assert starts in prepared.script
+    assert "torch.distributed.run" not in prepared.script
 
 
 def test_the_next_command_fits_the_cluster(subtests: pytest.Subtests) -> None:

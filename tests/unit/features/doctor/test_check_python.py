@@ -114,12 +114,6 @@ def test_what_code_runs_on_which_card(subtests: pytest.Subtests) -> None:
             assert runs_on(kernels, capability) == runs
 
 
-def test_torch_that_is_missing_or_cannot_be_imported_is_no_torch() -> None:
-    assert facts().imports_torch
-    assert not facts(torch=None).imports_torch
-    assert not facts(problem="libcudart.so.12 is missing").imports_torch
-
-
 def test_the_driver(subtests: pytest.Subtests) -> None:
     for driver, wanted, level, says in (
         (DriverFacts(), GPUS, "green", "no GPU here; hpcrun preflight checks the nodes"),

@@ -231,14 +231,19 @@ def test_a_type_in_one_of_two_options_of_gpus_does_not_contradict_the_roles() ->
     assert plan.shape.gpu_type == "a100"
 
 
-@pytest.mark.parametrize(("of_profile", "typed_one"), [("ray", "srun"), ("srun", "ray")])
-def test_of_several_launchers_that_roles_cannot_have_the_first_is_named(
-    of_profile: str, typed_one: str
-) -> None:
-    line = f"--launcher {typed_one} --role s:1 a.py --role t:1 b.py"
+def test_of_several_launchers_that_roles_cannot_have_the_first_is_named() -> None:
+    line = "--launcher srun --role s:1 a.py --role t:1 b.py"
     with pytest.raises(UsageError) as refused:
-        planned(line, cpu_cluster(launcher=of_profile, gpu={"per_node": 0}))
-    assert refused.value.message == f"a role cannot have the launcher {of_profile}"
+        planned(line, cpu_cluster(launcher="ray", gpu={"per_node": 0}))
+    assert refused.value.message == "a role cannot have the launcher ray"
+
+
+def test_a_profile_with_srun_lets_torchrun_start_the_ranks_of_a_role() -> None:
+    line = "--gpus-per-node 4 --role s:1 a.py --role t:1 b.py"
+    assert [role.launcher for role in planned(line, slurm_profile(launcher="srun")).roles] == [
+        "torchrun",
+        "torchrun",
+    ]
 
 
 def test_a_secret_in_a_command_or_in_the_variables_of_a_role_is_refused() -> None:
