@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hpcrun.in_job.launch.per_job.stage import INCOMPLETE
+from hpcrun.in_job.launch.per_job.stage_node import INCOMPLETE
 from tests.harness import wait_for
 from tests.launch.jobs import command, job
 

@@ -11,6 +11,7 @@
 --retry-on-failure, --exclude-bad-nodes
 --preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
 --stage NAME/SRC data that is copied onto each node first: stage.py
+--keep D         these copies stay for later jobs; those older than D days are removed first
 --script         the command is a person's script, and the step is what it launches: run_script.py
 --srun=OPTION    an option of the script's srun, which its own options override
 --add NAME=VALUE a variable of the ranks of a script, which the script itself does not get
@@ -48,6 +49,7 @@ class JobOptions(Namespace):
     exclude_bad_nodes: bool
     preflight: bool
     stage: list[str]
+    keep: int
     script: bool
     srun: list[str]
     add: list[str]
@@ -90,7 +92,7 @@ def parse_options(arguments: list[str]) -> JobOptions:
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("--nodes", "--came", "--warn"):
         parser.add_argument(name, type=int)
-    for name in ("--requeue", "--restarts", "--spares"):
+    for name in ("--requeue", "--restarts", "--spares", "--keep"):
         parser.add_argument(name, type=int, default=0)
     for name in ("--stage", "--srun", "--add"):
         parser.add_argument(name, action="append", default=[])

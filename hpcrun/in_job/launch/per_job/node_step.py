@@ -91,7 +91,7 @@ class NodeStep:
         self._process.terminate()
         self._process.wait()
 
-    def reports(self) -> Iterator[NodeLine]:
+    def lines(self) -> Iterator[NodeLine]:
         """Yield what the nodes report, until the step ends, and let the next nodes work."""
         for line in self._process.stdout or ():
             node, kind, text = line.rstrip("\n").split(" ", 2)
