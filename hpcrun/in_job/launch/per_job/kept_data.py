@@ -42,6 +42,7 @@ OLD = ".old"
 """How the names end of a folder that is being copied, and of one that is being removed."""
 MODE = 0o500
 DAY_S = 86400
+SECOND_NS = 10**9
 CODE_LENGTH = 32
 """Characters of the code of a list, in hexadecimal."""
 STALLED_S = 30.0
@@ -104,10 +105,7 @@ def read_list(descriptor: int) -> list[bytes]:
 
 
 def difference(descriptor: int, code: str) -> str:
-    """Return in what an open folder differs from its list; empty if in nothing.
-
-    The times are compared in seconds: not all file systems and archives have more.
-    """
+    """Return in what an open folder differs from its list; empty if in nothing."""
     try:
         lines = read_list(descriptor)
     except OSError as error:
@@ -141,8 +139,10 @@ def _is_as_listed(info: os.stat_result, record: tuple[bytes, bytes] | None) -> b
         return stat.S_ISDIR(info.st_mode)
     if not stat.S_ISREG(info.st_mode) or info.st_size != int(size):
         return False
-    second_ns = 10**9
-    return info.st_mtime_ns // second_ns == int(time_ns) // second_ns
+    seconds, part_ns = divmod(info.st_mtime_ns, SECOND_NS)
+    if part_ns == 0:  # not all file systems have more than seconds
+        return seconds == int(time_ns) // SECOND_NS
+    return info.st_mtime_ns == int(time_ns)
 
 
 def _shown(path: bytes | str) -> str:

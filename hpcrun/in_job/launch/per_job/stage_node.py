@@ -43,6 +43,7 @@ _READ = (
     "--dereference",
     "--sparse",
     "--no-recursion",
+    "--format=posix",  # with nanoseconds
     "--null",
 )
 _CHANGED = 1
