@@ -285,25 +285,31 @@ def hold_kept(stage: str) -> list[int]:
 
 
 def kept_of_jobs(place: str) -> set[str]:
-    """Return the kept folders to which the data of this user's jobs on this node are links."""
+    """Return the names of the kept folders to which data of this user's jobs here are links."""
     used = set[str]()
     for name in records.names_in(place):
         if name.startswith(STAGE_PREFIX):
-            used.update(_kept_in(os.path.join(place, name)))
+            for path in _kept_in(os.path.join(place, name)):
+                used.add(os.path.basename(path))
     return used
 
 
 def _kept_in(stage: str) -> set[str]:
-    """Return the kept folders to which links in the folder of a job lead."""
+    """Return the kept folders to which links in a folder of this user lead."""
     kept = set[str]()
-    for name in records.names_in(stage):
+    try:
+        descriptor = _open(stage)
+    except OSError:  # there is none, or it is another user's
+        return kept
+    for name in os.listdir(descriptor):
         try:
-            target = os.readlink(os.path.join(stage, name))
+            target = os.readlink(name, dir_fd=descriptor)
         except OSError:
             continue  # no link
         folder = os.path.dirname(os.path.dirname(target))  # FOLDER/data/NAME
         if os.path.basename(folder).startswith(KEPT):
             kept.add(folder)
+    os.close(descriptor)
     return kept
 
 

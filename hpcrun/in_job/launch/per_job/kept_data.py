@@ -99,7 +99,8 @@ def read_list(descriptor: int) -> list[bytes]:
     Raises:
         OSError: there is none.
     """
-    number = os.open(LIST, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=descriptor)
+    # a FIFO does not block
+    number = os.open(LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
     with open(number, "rb") as file:
         return file.read().split(b"\0")[:-1]
 
@@ -123,7 +124,10 @@ def difference(descriptor: int, code: str) -> str:
         inside = b"." + place[len(DATA) :]
         for entry in (*folders, *files):
             name = inside + b"/" + entry
-            info = os.stat(entry, dir_fd=place_descriptor, follow_symlinks=False)
+            try:
+                info = os.stat(entry, dir_fd=place_descriptor, follow_symlinks=False)
+            except OSError as error:
+                return f"{_shown(name)} cannot be read ({error.strerror})"
             if not _is_as_listed(info, listed.pop(name, None)):
                 return f"{_shown(name)} is not as in the list"
     if listed:
@@ -385,13 +389,13 @@ def kept_here(place: str) -> list[Kept]:
 
 
 def _read_folder(path: str, descriptor: int) -> Kept:
-    source = b""
+    source = os.fsencode(path)
     until_s = 0.0
-    with suppress(OSError):
+    with suppress(OSError, IndexError):  # a damaged list
         until_s = os.stat(LIST, dir_fd=descriptor, follow_symlinks=False).st_mtime
         source = read_list(descriptor)[0]
     used_s = os.fstat(descriptor).st_mtime
-    return Kept(path, _shown(source) or path, _size_on_disk(descriptor), used_s, until_s)
+    return Kept(path, _shown(source), _size_on_disk(descriptor), used_s, until_s)
 
 
 def _size_on_disk(descriptor: int) -> int:
@@ -418,7 +422,7 @@ def make_room(place: str, need: int) -> list[str]:
     if room(place) >= need:
         return removed
     used = node_folder.kept_of_jobs(place)
-    unused = [kept for kept in kept_here(place) if kept.path not in used]
+    unused = [kept for kept in kept_here(place) if os.path.basename(kept.path) not in used]
     if room(place) + sum(kept.size for kept in unused) < need:
         return removed
     now_s = time.time()

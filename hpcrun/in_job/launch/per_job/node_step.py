@@ -91,14 +91,17 @@ class NodeStep:
         self._process.terminate()
         self._process.wait()
 
-    def lines(self) -> Iterator[NodeLine]:
+    def reports(self) -> Iterator[NodeLine]:
         """Yield what the nodes report, until the step ends, and let the next nodes work."""
-        for line in self._process.stdout or ():
-            node, kind, text = line.rstrip("\n").split(" ", 2)
-            self._ready.add(node)
-            if kind == DONE:
+        for text in self._process.stdout or ():
+            words = text.rstrip("\n").split(" ", 2)
+            if len(words) < 3 or words[0] not in self._nodes:
+                continue  # of a site's TaskProlog, as slurm.conf(5) has it
+            line = NodeLine(*words)
+            self._ready.add(line.node)
+            if line.kind == DONE:
                 self.done += 1
-            yield NodeLine(node, kind, text)
+            yield line
             if self.are_all_ready() and AT_ONCE + self.done > self._limit:
                 self._limit = AT_ONCE + self.done
                 self._write(str(self._limit))
@@ -125,14 +128,15 @@ class NodeStep:
 
 
 def tell(kind: str, text: object) -> None:
-    """Write a line for the head node."""
-    sys.stdout.write(f"{HERE} {kind} {text}\n")
+    """Write a line for the head node, also if the text has several, or bytes of a file's name."""
+    line = " ".join(str(text).splitlines()).encode("utf-8", "replace").decode()
+    sys.stdout.write(f"{HERE} {kind} {line}\n")
     sys.stdout.flush()
 
 
 def tell_failure(error: Exception) -> None:
-    """NodeLine to the head node, in one line, why this node cannot do its work."""
-    tell(FAILED, " ".join(str(error).splitlines()))
+    """Tell the head node why this node cannot do its work."""
+    tell(FAILED, error)
 
 
 def wait_for_turn() -> str:

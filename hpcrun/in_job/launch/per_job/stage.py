@@ -141,7 +141,7 @@ def _copy_to(nodes: list[str], keep_days: int, sources: list[str]) -> None:
         listings = _list_sources(sources, keep_days)
         copies = _Copies(listings, nodes, keeps=keep_days > 0)
         with NodeStep(nodes, ["stage", NODE]) as step:
-            for line in step.lines():
+            for line in step.reports():
                 copies.read(line)
                 if not step.are_all_ready():
                     continue

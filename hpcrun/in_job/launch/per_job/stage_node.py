@@ -180,7 +180,7 @@ class _NodeCopy:
         if held is None:
             return False
         self._held.append(held)
-        data = os.path.join(path, kept_data.DATA, source.label)
+        data = os.path.abspath(os.path.join(path, kept_data.DATA, source.label))
         os.symlink(data, os.path.join(self._folder, source.label))
         self._have += source.size
         return True

@@ -43,3 +43,14 @@ def test_this_machine_is_the_first_node() -> None:
 )
 def test_a_node_obeys_the_last_word(head: str, word: str) -> None:
     assert answer("wait_for_last_word", head) == word
+
+
+def test_a_line_for_the_head_node_has_no_line_break_and_no_byte_of_a_name() -> None:
+    tell = (
+        "from hpcrun.in_job.launch.per_job import node_step; node_step.tell('note', 'a\\nb\\udcff')"
+    )
+    env = {"SLURMD_NODENAME": "node-1"}
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", tell], env=env, stdout=subprocess.PIPE, timeout=60
+    )
+    assert done.stdout == b"node-1 note a b?\n"
