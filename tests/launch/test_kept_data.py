@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from hpcrun.in_job.launch.per_job.kept_data import DAY_S, MODE
+from hpcrun.in_job.preflight.node import kept_data
 from tests.harness import wait_for
 from tests.launch.jobs import Running, job
 from tests.launch.test_copied_data import path_with_tar
@@ -187,6 +188,14 @@ def test_jobs_share_the_source_that_both_have(tmp_path: Path) -> None:
             lambda data: writable(data.parent.parent / "list").unlink(),
             "its list cannot be read (No such file or directory)",
             id="no list",
+        ),
+        pytest.param(
+            lambda data: subprocess.run(
+                ["sh", "-c", "rm $0 && mkfifo $0", writable(data.parent.parent / "list")],
+                check=True,
+            ),
+            "its list has changed",
+            id="FIFO",
         ),
     ],
 )
@@ -375,6 +384,17 @@ def test_what_another_job_reads_and_what_another_user_keeps_does_not_give_way(
         assert (folder / "data/set/file").read_text() == "content\n"
 
 
+def test_another_user_cannot_make_a_copy_look_used(tmp_path: Path, small_disk: Path) -> None:
+    run(tmp_path, 1, sized(tmp_path, "s1", 5))
+    (folder,) = kept(tmp_path)
+    squat = small_disk / "hpcrun-stage-1-1"
+    squat.mkdir()
+    (squat / "set").symlink_to(folder / "data/set")
+    os.chown(squat, NOBODY, NOBODY)
+    run(tmp_path, 2, sized(tmp_path, "s2", 5))
+    assert not folder.exists()
+
+
 @pytest.mark.usefixtures("small_disk")
 def test_nothing_gives_way_if_that_would_not_be_enough(tmp_path: Path) -> None:
     run(tmp_path, 1, sized(tmp_path, "s1", 2))
@@ -404,6 +424,24 @@ def holders(folder: Path) -> set[int]:
         if words[1] == "FLOCK" and words[5].endswith(f":{inode}"):
             pids.add(int(words[4]))
     return pids
+
+
+def test_a_preflight_lists_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_source(tmp_path)
+    run(tmp_path, 1, source)
+    disk = tmp_path / "disk"
+    (copy,) = kept(tmp_path)
+    other = Path(f"{copy}0")
+    other.mkdir()
+    Path(f"{copy}.part").mkdir()
+    old(copy, used_days=2, kept_days=-5)
+    monkeypatch.setenv("HPCRUN_STAGE_DIR", str(disk))
+    listed, damaged = kept_data() or []
+    assert listed["used"] == pytest.approx(time.time() - 2 * DAY_S, abs=60)
+    assert (listed["source"], listed["bytes"]) == (str(source), 16)
+    assert (damaged["folder"], damaged["source"], damaged["bytes"]) == (str(other), None, None)
+    monkeypatch.setenv("HPCRUN_STAGE_DIR", str(disk / "nowhere"))
+    assert kept_data() is None
 
 
 def test_the_processes_of_the_job_the_node_and_the_rank_hold_the_copy(tmp_path: Path) -> None:

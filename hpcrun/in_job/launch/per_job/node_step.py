@@ -89,7 +89,8 @@ class NodeStep:
         trace: TracebackType | None,
     ) -> None:
         self._process.terminate()
-        self._process.wait()
+        with suppress(BrokenPipeError), self._process:  # closes its pipes, and waits
+            pass
 
     def reports(self) -> Iterator[NodeLine]:
         """Yield what the nodes report, until the step ends, and let the next nodes work."""
