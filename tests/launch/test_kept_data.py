@@ -263,7 +263,11 @@ def test_what_a_killed_job_has_begun_to_copy_is_not_used(tmp_path: Path) -> None
     with keeping(tmp_path, 1, source, PATH=slow) as running:
         wait_for(lambda: list((tmp_path / "disk").glob("*.part/data")), 20, "the copying")
         kill(running)
-    assert [path.suffix for path in kept(tmp_path) if "kept" in path.name] == [".part"]
+    (part,) = [path for path in kept(tmp_path) if "kept" in path.name]
+    assert part.suffix == ".part"
+    removed = part.with_suffix(".0a1b.old")  # of a job that was killed while it made room
+    removed.mkdir()
+    (removed / "file").touch()
     log = run(tmp_path, 2, source)
     assert "--stage: 0 of 1 node has it already" in log
     assert log.endswith("content\n")
@@ -382,6 +386,14 @@ def test_what_another_job_reads_and_what_another_user_keeps_does_not_give_way(
         assert folder.exists()
         assert foreign.exists()
         assert (folder / "data/set/file").read_text() == "content\n"
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_what_is_kept_gives_way_to_a_copy_that_is_not_kept(tmp_path: Path) -> None:
+    run(tmp_path, 1, sized(tmp_path, "s1", 5))
+    log = run(tmp_path, 2, sized(tmp_path, "s2", 5), days=0)
+    assert f"removed {tmp_path}/s1 (5 MB, " in log
+    assert kept(tmp_path) == []
 
 
 def test_another_user_cannot_make_a_copy_look_used(tmp_path: Path, small_disk: Path) -> None:

@@ -111,18 +111,18 @@ class NodeStep:
         """Whether each node has reported something."""
         return len(self._ready) >= len(self._nodes)
 
-    def write_last_word(self, word: str) -> None:
+    def write_last_word(self, order: str) -> None:
         """Write a word, which is no number, for all nodes."""
-        self._write(word)
+        self._write(order)
 
     def wait(self) -> int:
         """Return the exit status of the step, when it has ended."""
         return self._process.wait()
 
-    def _write(self, word: str) -> None:
+    def _write(self, order: str) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # the last nodes have ended
-            self._process.stdin.write(f"{word}\n")
+            self._process.stdin.write(f"{order}\n")
 
 
 # --- each node -----------------------------------------------------------------------------------
@@ -150,12 +150,12 @@ def wait_for_turn() -> str:
         SystemExit: the head node has ended.
     """
     number = 0 if is_local() else int(os.environ["SLURM_PROCID"])
-    word = _next_word()
-    while word.isdecimal():
-        if int(word) > number:
+    order = _next_order()
+    while order.isdecimal():
+        if int(order) > number:
             return ""
-        word = _next_word()
-    return word
+        order = _next_order()
+    return order
 
 
 def wait_for_last_word() -> str:
@@ -164,13 +164,13 @@ def wait_for_last_word() -> str:
     Raises:
         SystemExit: the head node has ended.
     """
-    word = _next_word()
-    while word.isdecimal():
-        word = _next_word()
-    return word
+    order = _next_order()
+    while order.isdecimal():
+        order = _next_order()
+    return order
 
 
-def _next_word() -> str:
+def _next_order() -> str:
     line = sys.stdin.readline()
     if not line:
         sys.exit(1)

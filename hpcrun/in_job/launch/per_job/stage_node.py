@@ -140,9 +140,8 @@ class _NodeCopy:
         Raises:
             StageError: there is not enough room.
         """
-        if self._keep_days:
-            for line in kept_data.make_room(self._place, size):
-                self._say(line)
+        for line in kept_data.make_room(self._place, size):
+            self._say(line)
         free = room(self._place)
         if free < size:
             lack = f"{megabytes(size)} are needed in {self._place}"
