@@ -200,7 +200,8 @@ def test_the_next_job_copies_only_to_new_nodes_and_no_job_changes_the_copy(
 ) -> None:
     for node in USED:
         cluster.apart(node)
-    as_researcher.write("data/file", "content")
+    for name in ("file", "deep/file", "deep/er/file", "other/file"):
+        as_researcher.write(f"data/{name}", "content")
     as_researcher.write("changes.py", CHANGES)
     first = as_researcher.submit(*KEEP, "--nodes", "2", "changes.py")
     log = end_well(as_researcher, first)

@@ -365,11 +365,16 @@ def _empty(descriptor: int) -> None:
 def _sweep(place: str) -> None:
     for name in records.names_in(place):
         path = os.path.join(place, name)
-        try:
-            if name.startswith(PREFIX) and time.time() - os.lstat(path).st_mtime > YOUNG_S:
-                remove(path)
-        except OSError:
-            continue  # just removed
+        if name.startswith(PREFIX) and not is_young(path):
+            remove(path)
+
+
+def is_young(path: str) -> bool:
+    """Whether the process that has made a folder may be about to hold it."""
+    try:
+        return time.time() - os.lstat(path).st_mtime <= YOUNG_S
+    except OSError:
+        return False  # just removed
 
 
 def is_shared(place: str) -> bool:

@@ -46,6 +46,8 @@ _READ = (
     "--format=posix",  # with nanoseconds
     "--null",
 )
+# the files of a read-only folder follow those of the folders in it
+_WRITE = ("tar", "--extract", "--file=-", "--delay-directory-restore")
 _CHANGED = 1
 """The exit status of GNU tar if a file has changed while it was read."""
 _ELSEWHERE = (
@@ -107,6 +109,7 @@ class _NodeCopy:
         try:
             self._fill()
             os.fchmod(held, COMPLETE)
+            os.utime(held)
             tell(node_step.DONE, self._have)
         finally:
             os.close(held)
@@ -248,8 +251,7 @@ class _NodeCopy:
         names = f"--files-from={folder}/{NAMES}"
         read = [*_READ, f"--mode={modes}", f"--directory={folder}/{kept_data.DATA}", names]
         with subprocess.Popen(read, stdout=subprocess.PIPE) as reader:
-            write = ["tar", "--extract", "--file=-", f"--directory={target}"]
-            writer = subprocess.Popen(write, stdin=reader.stdout)
+            writer = subprocess.Popen([*_WRITE, f"--directory={target}"], stdin=reader.stdout)
             assert reader.stdout is not None
             reader.stdout.close()
             try:
@@ -280,7 +282,11 @@ def _sweep(place: str) -> None:
     if names and not is_local():
         running = slurm_requests.jobs_with_nodes()
     for name in names:
+        path = os.path.join(place, name)
         job_id = name[len(PREFIX) :].rpartition("-")[0]
-        is_over = job_id.startswith("L") or (running is not None and job_id not in running)
+        if job_id.startswith("L"):
+            is_over = not node_folder.is_young(path)  # a job without Slurm holds its folder
+        else:
+            is_over = running is not None and job_id not in running
         if is_over or job_id == os.environ["HPCRUN_JOB_ID"]:
-            node_folder.remove(os.path.join(place, name))
+            node_folder.remove(path)
