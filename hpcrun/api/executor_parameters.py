@@ -88,6 +88,10 @@ class ExecutorParameters(OwnParameters, SubmititParameters, total=False):
     """Copy a file or folder to the disk of each node first, as $HPCRUN_STAGE/NAME. Default: the
     last part of SRC.
     """
+    keep: int | None
+    """Leave the copies of --stage, read-only, for your later jobs on the node; those older than
+    DAYS give way first. Default: the job removes them.
+    """
     warm: bool | None
     """Keep what compilers make (torch.compile, Triton) for the next job of this program."""
     no_warm: bool | None

@@ -281,7 +281,10 @@ def _stage(plan: Plan) -> str:
         if size is not None:
             copy += f" ({bytes_text(size)})"
         copies.append(copy)
-    return f"copied to each node: {', '.join(copies)}"
+    text = f"copied to each node: {', '.join(copies)}"
+    if plan.keep_days:
+        text += f"; left there for later jobs ({count(plan.keep_days, 'day')})"
+    return text
 
 
 def _code(snapshot: Snapshot | None) -> str:

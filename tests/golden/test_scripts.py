@@ -73,6 +73,7 @@ def render(
     snapshot: Snapshot | None = None,
     batch: str | None = None,
     stage: tuple[tuple[str, str, int | None], ...] = (),
+    keep_days: int | None = None,
     **asked: Any,
 ) -> str:
     """The script of a request, without hpcrun's version and folder: they change with a release, or
@@ -87,9 +88,8 @@ def render(
     else:
         read = read_batch_script(request.script, batch, request.args)
         plan = plan_script(request, profile, read, python=python)
-    text = render_script(
-        replace(plan, snapshot=snapshot, stage=stage), load_templates([shipped_folder("templates")])
-    )
+    whole = replace(plan, snapshot=snapshot, stage=stage, keep_days=keep_days)
+    text = render_script(whole, load_templates([shipped_folder("templates")]))
     text = text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
     return text.replace(f"={quote_bash(str(LAUNCH))} ", "=/opt/hpcrun/launch ")
 
@@ -259,6 +259,7 @@ CASES = {
     ),
     "stage": case(
         stage=(("-name", "/data/a b", None), ("c's", "/c's", 8)),
+        keep_days=7,
         **TWO,
         container="/my x.sif",
         restarts=1,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hpcrun.in_job.launch.per_job.stage import INCOMPLETE
+from hpcrun.in_job.launch.per_job.stage_node import INCOMPLETE
 from tests.harness import wait_for
 from tests.launch.jobs import command, job
 
@@ -60,13 +60,15 @@ def test_the_next_job_removes_the_copy_of_a_killed_one_and_no_other(tmp_path: Pa
         for pid in running.processes():
             with suppress(ProcessLookupError):  # it has ended with those before it
                 os.kill(pid, signal.SIGKILL)
+    os.utime(tmp_path / "hpcrun-stage-L1-0", (0, 0))
+    (tmp_path / "hpcrun-stage-L8-0").mkdir()  # its job is about to hold it
     (tmp_path / "hpcrun-stage-L9-0").symlink_to(tmp_path)
     with job(runs, [*SHOW, "600"], **options(runs, "L2")) as other:
         other.until("content")
         with job(last, [*SHOW, "0"], **options(last, "L3")) as running:
             assert running.end() == 0
         left = {name for name in os.listdir(tmp_path) if name.startswith("hpcrun-stage")}
-        assert left == {"hpcrun-stage-L2-0", "hpcrun-stage-L9-0"}
+        assert left == {"hpcrun-stage-L2-0", "hpcrun-stage-L8-0", "hpcrun-stage-L9-0"}
         other.process.send_signal(signal.SIGTERM)
         assert other.end() == 143
     assert not (tmp_path / "hpcrun-stage-L2-0").exists()

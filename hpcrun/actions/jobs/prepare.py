@@ -151,6 +151,7 @@ def prepare(
         snapshot=code.snapshot,
         added=flight_recorder_env(inherited),
         stage=_staged_data(code.request, surroundings.cwd),
+        keep_days=code.request.keep,
         warm=_warm_start(program, plan, surroundings.cwd),
     )
     log_message(f"env {assignments((*whole.env, *whole.added))}")
@@ -204,7 +205,13 @@ def find_code(program: JobProgram, surroundings: Surroundings) -> JobCode:
 
 
 def _staged_data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | None], ...]:
-    """Return the data that the job copies to its nodes; a check of nodes needs none."""
+    """Return the data that the job copies to its nodes; a check of nodes needs none.
+
+    Raises:
+        UsageError: a source cannot be copied, or --keep is used without --stage.
+    """
+    if request.keep and not request.stage:
+        raise UsageError(f"{spell('keep')} has no effect without {spell('stage')}")
     if request.preflight == "only":
         return ()
     return find_data(request.stage, Path(request.workdir or cwd))

@@ -38,7 +38,7 @@ from hpcrun.job.request.option_panels import (
     SIZE,
 )
 from hpcrun.job.text.units import format_age
-from hpcrun.views.text import fields_of, one_line, text_table
+from hpcrun.views.text import bytes_text, fields_of, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -119,7 +119,7 @@ def preflight(
     )
     with interrupted_as(partial(_cancel, watch, submitted.run)):
         result = watch.wait()
-    yield _verdict(*result)
+    yield _verdict(*result, context.now_s())
 
 
 def _cancel(watch: PreflightWatch, run: Run) -> InterruptedByUser:
@@ -133,7 +133,7 @@ def _cancel(watch: PreflightWatch, run: Run) -> InterruptedByUser:
     return InterruptedByUser(f"interrupted; job {run.job_id} {done}")
 
 
-def _verdict(item: RunStatus, verdict: dict[str, Any]) -> Outcome:
+def _verdict(item: RunStatus, verdict: dict[str, Any], now_s: float) -> Outcome:
     """Return the verdict; it is a failure where a node is bad."""
     failure = None
     if not verdict["ok"]:
@@ -142,7 +142,10 @@ def _verdict(item: RunStatus, verdict: dict[str, Any]) -> Outcome:
             hint = f"add --exclude={verdict['exclude']}"
         failure = JobFailedError("the preflight found bad nodes", hint=hint)
     return Outcome(
-        lambda: [table(preflight_table(verdict, width())), stdout(preflight_lines(verdict))],
+        lambda: [
+            table(preflight_table(verdict, width())),
+            stdout([*preflight_lines(verdict), *kept_lines(verdict, now_s)]),
+        ],
         lambda: preflight_json(item, verdict),
         failure=failure,
     )
@@ -178,6 +181,39 @@ def preflight_lines(verdict: dict[str, Any]) -> list[str]:
     lines = [f"bad: {item['node']} ({item['why']})" for item in verdict["bad"]]
     lines += [f"bad: {problem}" for problem in verdict["problems"]]
     return [one_line(line) for line in (*slow, *lines)]
+
+
+def kept_lines(verdict: dict[str, Any], now_s: float) -> list[str]:
+    """Return what --keep has left on the nodes for this user, a line for each node.
+
+    Args:
+        verdict: the record of the preflight.
+        now_s: the time, in seconds of the epoch.
+
+    Returns:
+        The lines; none if no node is known to have such data.
+    """
+    lines = []
+    is_known = False
+    for node in verdict["nodes"]:
+        kept = node.get("kept")
+        if kept:
+            is_known = True
+            copies = ", ".join(_kept_text(copy, now_s) for copy in kept)
+            lines.append(one_line(f"kept on {node['node']}: {copies}"))
+        elif kept is None:
+            lines.append(one_line(f"kept on {node['node']}: not known"))
+    return lines if is_known else []
+
+
+def _kept_text(copy: dict[str, Any], now_s: float) -> str:
+    """Return source, size and age of a copy, as far as they are known."""
+    facts = []
+    if copy["bytes"] is not None:
+        facts.append(bytes_text(copy["bytes"]))
+    if copy["used"] is not None:
+        facts.append(f"last used {format_age(now_s - copy['used'])}")
+    return f"{copy['source'] or copy['folder']} ({', '.join(facts) or 'not readable'})"
 
 
 def preflight_json(item: RunStatus, verdict: dict[str, Any]) -> dict[str, Any]:

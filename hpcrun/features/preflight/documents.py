@@ -7,15 +7,23 @@ from typing import Any
 from hpcrun.cli.documents import PREPARED, SUBMITTED
 from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import Run
-from hpcrun.views.shapes import Documents, Shape, of
+from hpcrun.views.shapes import Documents, OrNull, Shape, of
 
 _REASON: Shape = {"node": str, "why": str}
+_KEPT: Shape = {
+    "folder": str,
+    "source": str | None,
+    "bytes": int | None,
+    "used": float | None,  # seconds of the epoch
+}
 _VERDICT: Shape = {
     "kind": "preflight",
     **of(Run, "run_id job_id"),
     "folder": str,
     "ok": bool,
-    "nodes": [{"node": str, "answered": bool, "checks": {str: {str: Any}}}],
+    "nodes": [
+        {"node": str, "answered": bool, "checks": {str: {str: Any}}, "kept": OrNull([_KEPT])}
+    ],
     "bad": [_REASON],
     "problems": [str],
     "slow": [_REASON],

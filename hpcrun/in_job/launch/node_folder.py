@@ -30,6 +30,12 @@ FOLDER = "HPCRUN_NODE_DIR"
 RANK = "HPCRUN_RANK"
 """The variable with the number of the rank, for its program."""
 PREFIX = "hpcrun-node-"
+STAGE = "HPCRUN_STAGE"
+STAGE_PREFIX = "hpcrun-stage-"
+KEPT = "hpcrun-kept-"
+"""The variable with the folder of a job's data, how its name begins, and how the names of folders
+begin that stay for later jobs: per_job/kept_data.py.
+"""
 PLACES = ("/tmp", "/dev/shm")
 """In this order: systemd-logind may empty /dev/shm when a user logs out of the node (RemoveIPC=,
 logind.conf(5)).
@@ -68,6 +74,7 @@ class NodeFolder:
         self._claimed: set[str] = set()
         self._watching: int | None = None
         self._has_failed = False
+        self._data: list[int] = []
         try:
             fcntl.flock(self._held, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -76,6 +83,12 @@ class NodeFolder:
             return
         if not os.path.samestat(os.stat(path), os.fstat(self._held)):
             raise BlockingIOError(f"{path} was removed before it was locked")
+
+    def hold_data(self) -> NodeFolder:
+        """Hold what the job reads on this node, until this process ends; return this folder."""
+        if STAGE in os.environ:
+            self._data = hold_kept(os.environ[STAGE])
+        return self
 
     def claim(self, name: str) -> bool:
         """Make a file; return whether it is new.
@@ -165,8 +178,8 @@ class NodeFolder:
         is_last = _remove(self.path, self._held)
         # a script may go on without its ranks
         needs_data = "HPCRUN_LAUNCH" in env or not is_terminated
-        if is_last and not needs_data and "HPCRUN_STAGE" in env:
-            remove(env["HPCRUN_STAGE"])
+        if is_last and not needs_data and STAGE in env:
+            remove(env[STAGE])
 
 
 def make() -> NodeFolder:
@@ -180,11 +193,12 @@ def make() -> NodeFolder:
     checksum = binascii.crc32(os.fsencode(attempt))
     name = f"{PREFIX}{env['HPCRUN_JOB_ID']}-{env['HPCRUN_NODE']}-{checksum:08x}"
     try:
-        return enter(name)
+        return enter(name).hold_data()
     except OSError as error:
         problem = error.strerror or error
     where = f"{env['HPCRUN_NODE']} cannot use {' or '.join(PLACES)} ({problem})"
-    return _enter(os.path.join(attempt, name), f"{where}; its ranks use the run's folder instead")
+    message = f"{where}; its ranks use the run's folder instead"
+    return _enter(os.path.join(attempt, name), message).hold_data()
 
 
 def enter(name: str) -> NodeFolder:
@@ -241,11 +255,62 @@ def hold(path: str) -> int:
     While the descriptor is open, ``remove`` leaves the folder there.
 
     Raises:
-        OSError: there is no such folder, it belongs to another user, or it is being removed.
+        FileNotFoundError: there is no such folder.
+        BlockingIOError: it is being removed.
+        OSError: it belongs to another user, or it is no folder.
     """
     descriptor = _open(path)
-    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if not os.path.samestat(os.lstat(path), os.fstat(descriptor)):
+            raise BlockingIOError(f"{path} was removed before it was locked")
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
+
+
+def hold_kept(stage: str) -> list[int]:
+    """Return descriptors that hold the kept folders to which a job's data are links.
+
+    Folders that are not there, or cannot be held, are left out.
+    """
+    held = []
+    for path in _kept_in(stage):
+        try:
+            held.append(hold(path))
+        except OSError:
+            continue
+    return held
+
+
+def kept_of_jobs(place: str) -> set[str]:
+    """Return the names of the kept folders to which data of this user's jobs here are links."""
+    used = set[str]()
+    for name in records.names_in(place):
+        if name.startswith(STAGE_PREFIX):
+            for path in _kept_in(os.path.join(place, name)):
+                used.add(os.path.basename(path))
+    return used
+
+
+def _kept_in(stage: str) -> set[str]:
+    """Return the kept folders to which links in a folder of this user lead."""
+    kept = set[str]()
+    try:
+        descriptor = _open(stage)
+    except OSError:  # there is none, or it is another user's
+        return kept
+    for name in os.listdir(descriptor):
+        try:
+            target = os.readlink(name, dir_fd=descriptor)
+        except OSError:
+            continue  # no link
+        folder = os.path.dirname(os.path.dirname(target))  # FOLDER/data/NAME
+        if os.path.basename(folder).startswith(KEPT):
+            kept.add(folder)
+    os.close(descriptor)
+    return kept
 
 
 def remove(path: str) -> None:
@@ -283,8 +348,12 @@ def _remove(path: str, descriptor: int) -> bool:
 
 
 def _empty(descriptor: int) -> None:
-    """Remove all in an open folder, and never what a link leads to."""
+    """Remove all in an open folder, also in read-only ones, and never what a link leads to."""
     for _, folders, names, place in os.fwalk(".", topdown=False, dir_fd=descriptor):
+        try:
+            os.fchmod(place, 0o700)
+        except OSError:
+            continue  # another user's
         for name in (*names, *folders):
             for act in (os.unlink, os.rmdir):  # each leaves what the other removes
                 try:
@@ -303,11 +372,16 @@ def sweep(place: str, prefix: str, least_age_s: float) -> None:
     """
     for name in records.names_in(place):
         path = os.path.join(place, name)
-        try:
-            if name.startswith(prefix) and time.time() - os.lstat(path).st_mtime > least_age_s:
-                remove(path)
-        except OSError:
-            continue  # just removed
+        if name.startswith(prefix) and not is_young(path, least_age_s):
+            remove(path)
+
+
+def is_young(path: str, least_age_s: float = YOUNG_S) -> bool:
+    """Whether the process that has made a folder may be about to hold it."""
+    try:
+        return time.time() - os.lstat(path).st_mtime <= least_age_s
+    except OSError:
+        return False  # just removed
 
 
 def is_shared(place: str) -> bool:

@@ -110,7 +110,12 @@ def _exclude(excluded: str | None, nodes: list[str]) -> str:
 
 
 def _row(host: str, case: _Case) -> dict[str, Any]:
-    return {"node": host, "answered": host in case.answered, "checks": case.table[host]}
+    return {
+        "node": host,
+        "answered": host in case.answered,
+        "checks": case.table[host],
+        "kept": case.answered.get(host, {}).get("kept"),
+    }
 
 
 def message(verdict: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -196,6 +197,38 @@ def shared_memory() -> dict[str, int] | None:
         "free_mb": disk.f_bavail * disk.f_frsize >> 20,
         "total_mb": disk.f_blocks * disk.f_frsize >> 20,
     }
+
+
+def kept_data() -> list[dict[str, Any]] | None:
+    """Return what ``hpcrun submit --keep`` has left on this node for this user.
+
+    The folders are those of in_job/launch/per_job/kept_data.py. Each has its source, the bytes of
+    its files and the time of its last use; None for a value that is not known, and for all of them
+    if the node's disk cannot be read.
+    """
+    place = Path(os.environ.get("HPCRUN_STAGE_DIR") or "/tmp")
+    folders = []
+    try:
+        names = sorted(os.listdir(place))
+    except OSError:
+        return None
+    for name in names:
+        if not re.fullmatch(rf"hpcrun-kept-{os.getuid()}-[0-9a-f]+", name):
+            continue
+        folder: dict[str, Any] = {"folder": str(place / name), "source": None, "bytes": None}
+        try:
+            state = (place / name).lstat()
+            if state.st_uid != os.getuid() or not stat.S_ISDIR(state.st_mode):
+                continue
+            folder["used"] = state.st_mtime
+            source, *entries = (place / name / "list").read_bytes().split(b"\0")[:-1]
+            sizes = [entry.split(b" ", 1)[0] for entry in entries]
+            folder["bytes"] = sum(int(size) for size in sizes if size != b"-")
+            folder["source"] = source.decode("utf-8", "replace")
+        except (OSError, ValueError):
+            folder.setdefault("used", None)
+        folders.append(folder)
+    return folders
 
 
 def run(*argv: str) -> str | None:
@@ -396,7 +429,7 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
         ranks = min(ranks, 2)
     workers = Ranks(node, ranks, gpus)
     try:
-        checks = []
+        checks = [in_background(report, "kept", kept_data)]
         if gpus:
             checks.append(in_background(report, "errors", counters))
         if not node.is_local:

@@ -142,6 +142,8 @@ class Plan:
     notify: Notify | None = None  # where messages about the run go; None if there are none
     # data that is copied to each node: name below $HPCRUN_STAGE, path, and the bytes of a file
     stage: tuple[tuple[str, str, int | None], ...] = ()
+    # how many days the copies stay there for later jobs; None if the job removes them
+    keep_days: int | None = None
     # its compiled files are kept for the next job; None if they are not
     warm: WarmProgram | None = None
     # the person's batch script that it runs; None if hpcrun starts the ranks

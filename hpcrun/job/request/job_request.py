@@ -85,6 +85,7 @@ STDIN_NAME = "stdin"
 WRAPPED = "--wrap"
 """The SCRIPT of a job that runs the command of ``--wrap``."""
 MOST_TIMES = 1000
+MOST_DAYS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +370,13 @@ class JobRequest:
         "Copy a file or folder to the disk of each node first, as $HPCRUN_STAGE/NAME. "
         "Default: the last part of SRC. Repeatable.",
         read_item=raw_text_reader(not_empty),
+    )
+    keep: int | None = ENVIRONMENT.number(
+        "--keep DAYS",
+        "Leave the copies of --stage, read-only, for your later jobs on the node; those older "
+        "than DAYS give way first. Default: the job removes them.",
+        most=MOST_DAYS,
+        seldom=True,
     )
     warm: bool = ENVIRONMENT.flag(
         "--warm",

@@ -52,6 +52,7 @@ ASKED: list[dict[str, Any]] = [
     {"no_sbatch": "nice"},
     {"stage": "/nonexistent"},
     {"stage": "/etc/hostname:a/b"},
+    {"keep": 7},
     {"mounts": "/a:/b"},
     {"container": "image.sif"},
     {"snapshot_include": "*.env"},

@@ -149,6 +149,7 @@ FULL = replace(
     sweep=SWEEP,
     container=Container("apptainer", "/i.sif", (), gpus=False, host_python="/usr/bin/python3"),
     stage=(("d", "/x y", None), ("e", "/z", 500)),
+    keep_days=7,
     requeue=Requeue(0, 60),
     cancel_idle_s=1800,
     srun=(("mpi", "pmix"),),
@@ -176,7 +177,8 @@ def test_a_plan_with_everything_has_its_rows_in_this_order() -> None:
         "python     /opt/venv/bin/python (virtual environment)",
         "container  /i.sif by apptainer",
         "code       a snapshot of the current code",
-        "stage      copied to each node: '/x y' as $HPCRUN_STAGE/d, /z as $HPCRUN_STAGE/e (500B)",
+        "stage      copied to each node: '/x y' as $HPCRUN_STAGE/d, /z as $HPCRUN_STAGE/e (500B); "
+        "left there for later jobs (7 days)",
         "stop       SIGUSR1 60 s before the time limit",
         "idle       ends if all of its GPUs are idle for 00:30:00",
         "srun       --mpi=pmix",

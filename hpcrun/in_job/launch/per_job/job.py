@@ -75,7 +75,7 @@ class Job:
         self._nodes = JobNodes(options)
         self._monitor = StepMonitor(options, self._messages, self._record_reason)
         self._postmortem = Postmortem(options, self._nodes, self._monitor, self._requeues)
-        self._data = _data_to_stage(options.stage)
+        self._data = _data_to_stage(options)
         self._warm = _warm_start(options)
 
     @property
@@ -393,13 +393,13 @@ class Job:
         write_exit(records.TERM_STATUS, signalled=signalled, why=why, how=how, within_s=0)
 
 
-def _data_to_stage(sources: list[str]) -> StagedData | None:
+def _data_to_stage(options: JobOptions) -> StagedData | None:
     """Return the data of --stage; None if there are none."""
-    if not sources:
+    if not options.stage:
         return None
     from .stage import StagedData  # slow to import, and few jobs copy data
 
-    return StagedData(sources)
+    return StagedData(options.stage, options.keep)
 
 
 def _warm_start(options: JobOptions) -> WarmStart | None:

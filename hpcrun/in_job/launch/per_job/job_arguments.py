@@ -11,6 +11,7 @@
 --retry-on-failure, --exclude-bad-nodes
 --preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
 --stage NAME/SRC data that is copied onto each node first: stage.py
+--keep D         these copies stay for later jobs; those older than D days are removed first
 --warm PROGRAM   compiled files of this program are kept: warm_start.py
 --warm-variable NAME  a further variable of compilers, for --warm
 --script         the command is a person's script, and the step is what it launches: run_script.py
@@ -50,6 +51,7 @@ class JobOptions(Namespace):
     exclude_bad_nodes: bool
     preflight: bool
     stage: list[str]
+    keep: int
     warm: str
     warm_variable: list[str]
     script: bool
@@ -94,7 +96,7 @@ def parse_options(arguments: list[str]) -> JobOptions:
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("--nodes", "--came", "--warn"):
         parser.add_argument(name, type=int)
-    for name in ("--requeue", "--restarts", "--spares"):
+    for name in ("--requeue", "--restarts", "--spares", "--keep"):
         parser.add_argument(name, type=int, default=0)
     for name in ("--stage", "--srun", "--add", "--warm-variable"):
         parser.add_argument(name, action="append", default=[])

@@ -89,16 +89,20 @@ class NodeStep:
         trace: TracebackType | None,
     ) -> None:
         self._process.terminate()
-        self._process.wait()
+        with suppress(BrokenPipeError), self._process:  # closes its pipes, and waits
+            pass
 
     def reports(self) -> Iterator[NodeLine]:
         """Yield what the nodes report, until the step ends, and let the next nodes work."""
-        for line in self._process.stdout or ():
-            node, kind, text = line.rstrip("\n").split(" ", 2)
-            self._ready.add(node)
-            if kind == DONE:
+        for text in self._process.stdout or ():
+            words = text.rstrip("\n").split(" ", 2)
+            if len(words) < 3 or words[0] not in self._nodes:
+                continue  # of a site's TaskProlog, as slurm.conf(5) has it
+            line = NodeLine(*words)
+            self._ready.add(line.node)
+            if line.kind == DONE:
                 self.done += 1
-            yield NodeLine(node, kind, text)
+            yield line
             if self.are_all_ready() and AT_ONCE + self.done > self._limit:
                 self._limit = AT_ONCE + self.done
                 self._write(str(self._limit))
@@ -107,32 +111,33 @@ class NodeStep:
         """Whether each node has reported something."""
         return len(self._ready) >= len(self._nodes)
 
-    def write_last_word(self, word: str) -> None:
+    def write_last_word(self, order: str) -> None:
         """Write a word, which is no number, for all nodes."""
-        self._write(word)
+        self._write(order)
 
     def wait(self) -> int:
         """Return the exit status of the step, when it has ended."""
         return self._process.wait()
 
-    def _write(self, word: str) -> None:
+    def _write(self, order: str) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # the last nodes have ended
-            self._process.stdin.write(f"{word}\n")
+            self._process.stdin.write(f"{order}\n")
 
 
 # --- each node -----------------------------------------------------------------------------------
 
 
 def tell(kind: str, text: object) -> None:
-    """Write a line for the head node."""
-    sys.stdout.write(f"{HERE} {kind} {text}\n")
+    """Write a line for the head node, also if the text has several, or bytes of a file's name."""
+    line = " ".join(str(text).splitlines()).encode("utf-8", "replace").decode()
+    sys.stdout.write(f"{HERE} {kind} {line}\n")
     sys.stdout.flush()
 
 
 def tell_failure(error: Exception) -> None:
-    """NodeLine to the head node, in one line, why this node cannot do its work."""
-    tell(FAILED, " ".join(str(error).splitlines()))
+    """Tell the head node why this node cannot do its work."""
+    tell(FAILED, error)
 
 
 def wait_for_turn() -> str:
@@ -145,12 +150,12 @@ def wait_for_turn() -> str:
         SystemExit: the head node has ended.
     """
     number = 0 if is_local() else int(os.environ["SLURM_PROCID"])
-    word = _next_word()
-    while word.isdecimal():
-        if int(word) > number:
+    order = _next_order()
+    while order.isdecimal():
+        if int(order) > number:
             return ""
-        word = _next_word()
-    return word
+        order = _next_order()
+    return order
 
 
 def wait_for_last_word() -> str:
@@ -159,13 +164,13 @@ def wait_for_last_word() -> str:
     Raises:
         SystemExit: the head node has ended.
     """
-    word = _next_word()
-    while word.isdecimal():
-        word = _next_word()
-    return word
+    order = _next_order()
+    while order.isdecimal():
+        order = _next_order()
+    return order
 
 
-def _next_word() -> str:
+def _next_order() -> str:
     line = sys.stdin.readline()
     if not line:
         sys.exit(1)

@@ -1,88 +1,45 @@
-"""Copy data onto the nodes' own disks, before the ranks start.
+"""Copy data onto the nodes' own disks, before the ranks start: --stage.
 
-The command is ``launch stage NODES NAME/SRC ...``.
+The command is ``launch stage NODES KEEP NAME/SRC ...``; KEEP is the number of days for which the
+copies stay for later jobs, or 0.
 
-The head node lists the files once, and starts a step with ``launch stage --node`` on each node. If
-all have enough room, they copy by tar, some at a time (node_step.py). sbcast would read the storage
-once, but took ten times as long (1 GiB to four nodes), goes over the network of slurmd, which is
-slow at many sites, and fails as a whole with one node.
+The head node lists the files once (staged_files.py), and starts a step with ``launch stage --node``
+on each node (stage_node.py). If all have enough room, they copy by tar, some at a time
+(node_step.py). sbcast would read the storage once, but took ten times as long (1 GiB to four
+nodes), goes over the network of slurmd, which is slow at many sites, and fails as a whole with one
+node.
 
-The folder of a copy, HPCRUN_STAGE, is made first: another user who sees its name in the list of
-processes can take no other name from the job. It is complete when its mode says so. The job
-removes it at its end (``launch stage --remove``), its node after SIGTERM, and after all were
-killed, the next job of the same user that copies data to this node.
+The job removes the folder of its data, HPCRUN_STAGE, at its end (``launch stage --remove``), its
+node after SIGTERM, and after all were killed, the next job of the same user that copies data to
+this node. What --keep keeps stays (kept_data.py).
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from .. import node_folder, records, slurm_requests
 from ..processes import launch_program
 from . import node_step
-from .node_step import HERE, NodeLine, NodeStep, count, is_local, megabytes, room, tell
+from .node_step import HERE, NodeLine, NodeStep, count, is_local, megabytes
+from .stage_node import LACKS, NOTE, PROGRESS_S, SOURCES, copy_here, lists_folder
+from .staged_files import FileListing, StageError, list_source
 
 if TYPE_CHECKING:
     from ..job_step import JobStep
 
-STAGE = "HPCRUN_STAGE"
-PREFIX = "hpcrun-stage-"
-"""The variable with the folder of the copy; how its name begins, before the job id."""
-INCOMPLETE = 0o1700
-COMPLETE = 0o700
-"""The modes of the folder: it has the sticky bit, which means nothing here, until all is there."""
+STAGE = node_folder.STAGE
 RECORD = "stage"
-LIST = "stage-list"
-"""In the folder of an attempt: why the data could not be copied, and what is copied."""
+"""In the folder of an attempt: why the data could not be copied."""
 NODE = "--node"
 REMOVE = "--remove"
-PROGRESS_S = 10.0
-_READ = (
-    "tar",
-    "--create",
-    "--file=-",
-    "--dereference",
-    "--sparse",
-    "--no-recursion",
-    "--mode=u+rwX",
-    "--null",
-)
-MOST_PATHS = 1000
-"""The paths by which links may lead to one folder: nested links double them at each level."""
-_CHANGED = 1
-"""The exit status of GNU tar if a file has changed while it was read."""
-_ELSEWHERE = (
-    "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
-)
-
-
-@dataclass(frozen=True)
-class FileListing:
-    """What is copied.
-
-    Attributes:
-        files: the number of files.
-        size: their bytes on the disk.
-        skipped: the links that lead nowhere, or to a folder above them.
-    """
-
-    files: int
-    size: int
-    skipped: int
-
-
-class StageError(Exception):
-    """The data cannot be copied; the message says why."""
 
 
 def main(arguments: list[str]) -> int:
@@ -92,11 +49,11 @@ def main(arguments: list[str]) -> int:
         if arguments[0] == REMOVE:
             node_folder.remove(os.environ[STAGE])  # srun kills what still copies
         elif arguments[0] == NODE:
-            _copy_here(int(arguments[1]))
+            copy_here()
         elif not is_local():
-            _copy_to(arguments[0].split(","), arguments[1:])
+            _copy_to(arguments[0].split(","), int(arguments[1]), arguments[2:])
         elif os.environ["HPCRUN_NODE_RANK"] == "0":  # the nodes of this machine share its disk
-            _copy_to([HERE], arguments[1:])
+            _copy_to([HERE], int(arguments[1]), arguments[2:])
     except (StageError, OSError) as error:
         if arguments[0] == NODE:
             node_step.tell_failure(error)
@@ -114,10 +71,12 @@ class StagedData:
 
     Args:
         sources: the data, as NAME/SRC.
+        keep_days: how long the copies stay for later jobs; 0 if they do not.
     """
 
-    def __init__(self, sources: list[str]) -> None:
+    def __init__(self, sources: list[str], keep_days: int) -> None:
         self._sources = sources
+        self._keep_days = keep_days
         # the copies on this machine, locked until the job ends: other jobs leave them there
         self._held: list[int] = []
 
@@ -126,7 +85,8 @@ class StagedData:
 
         The result says why the copy failed, or is the empty string.
         """
-        command = [*launch_program(), "stage", ",".join(nodes), *self._sources]
+        what = [",".join(nodes), str(self._keep_days), *self._sources]
+        command = [*launch_program(), "stage", *what]
         status = step.run_other(command, nodes)
         if status:
             record = records.read(RECORD) or {}
@@ -135,6 +95,7 @@ class StagedData:
             return message
         if is_local():
             self._held.append(node_folder.hold(os.environ[STAGE]))
+        self._held += node_folder.hold_kept(os.environ[STAGE])
         return ""
 
     def remove(self, nodes: list[str], replaced: list[str], most_s: float) -> None:
@@ -168,21 +129,20 @@ def _remove_from(nodes: list[str], most_s: float) -> None:
 # --- the head node -------------------------------------------------------------------------------
 
 
-def _copy_to(nodes: list[str], sources: list[str]) -> None:
+def _copy_to(nodes: list[str], keep_days: int, sources: list[str]) -> None:
     """List the files, and copy them to the nodes; say how far it is, from time to time.
 
     Raises:
         StageError: a node could not copy them.
     """
-    folder = os.path.join(records.attempt_dir(), LIST)
     began = time.monotonic()
     report_at = began + PROGRESS_S
     try:
-        listing = list_files(folder, sources)
-        copies = _Copies(listing, nodes)
-        with NodeStep(nodes, ["stage", NODE, str(listing.size)]) as step:
-            for report in step.reports():
-                copies.read(report)
+        listings = _list_sources(sources, keep_days)
+        copies = _Copies(listings, nodes, keeps=keep_days > 0)
+        with NodeStep(nodes, ["stage", NODE]) as step:
+            for line in step.reports():
+                copies.read(line)
                 if not step.are_all_ready():
                     continue
                 copies.say_what()
@@ -194,191 +154,83 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
             raise StageError(f"the step of the nodes ended with status {status}")
         copies.say_end(time.monotonic() - began)
     finally:
-        node_folder.remove(folder)
+        node_folder.remove(lists_folder())
+
+
+def _list_sources(sources: list[str], keep_days: int) -> list[FileListing]:
+    """List the files of the sources, for all nodes.
+
+    Raises:
+        OSError: a folder cannot be read.
+        StageError: a source cannot be copied, or the disk of the run is full.
+    """
+    folder = lists_folder()
+    listings = []
+    for number, source in enumerate(sources):
+        listings.append(list_source(os.path.join(folder, str(number)), source))
+    record = {"sources": [asdict(listing) for listing in listings], "keep": keep_days}
+    if not records.write(SOURCES, record, folder):
+        raise StageError("the list of the data cannot be written to the run's folder")
+    return listings
 
 
 class _Copies:
     """What the nodes report of the copies, and what the log says of it."""
 
-    def __init__(self, listing: FileListing, nodes: list[str]) -> None:
-        self._listing = listing
+    def __init__(self, listings: list[FileListing], nodes: list[str], *, keeps: bool) -> None:
+        self._files = sum(listing.files for listing in listings)
+        self._size = sum(listing.size for listing in listings)
+        self._skipped = sum(listing.skipped for listing in listings)
         self._nodes = nodes
+        self._keeps = keeps
         self._copied: dict[str, int] = {}  # node → bytes
         self._lacking = 0
-        self._what = ""
+        self._has_said = False
 
-    def read(self, report: NodeLine) -> None:
+    def read(self, line: NodeLine) -> None:
         """Read what a node reports.
 
         Raises:
             StageError: the node could not copy the data.
         """
-        if report.kind == node_step.FAILED:
-            raise StageError(f"{report.node}: {report.text}")
-        self._copied[report.node] = int(report.text)
-        if report.kind == "lacks":
+        if line.kind == node_step.FAILED:
+            raise StageError(f"{line.node}: {line.text}")
+        if line.kind == NOTE:
+            records.say(f"--stage: {line.node}: {line.text}")
+            return
+        self._copied[line.node] = int(line.text)
+        if line.kind == LACKS:
             self._lacking += 1
 
     def say_what(self) -> None:
-        """Say what is copied, once, unless all nodes have the data."""
-        if self._what or not self._lacking:
+        """Say once what is copied, and with --keep which nodes have the data."""
+        if self._has_said:
             return
-        listing = self._listing
-        files = f"{count(listing.files, 'file')}, {megabytes(listing.size)}"
-        self._what = f"{files}, to {count(self._lacking, 'node')}"
-        text = f"--stage copies {self._what}, into {os.environ[STAGE]}"
-        if listing.skipped:
-            text += f"; {listing.skipped} links that lead nowhere, or back, are left out"
+        self._has_said = True
+        if self._keeps:
+            total = len(self._nodes)
+            verb = "has" if total == 1 else "have"
+            have = f"{total - self._lacking} of {count(total, 'node')}"
+            records.say(f"--stage: {have} {verb} it already")
+        if not self._lacking:
+            return
+        text = f"--stage copies {self._what()}, into {os.environ[STAGE]}"
+        if self._skipped:
+            text += f"; {self._skipped} links that lead nowhere, or back, are left out"
         records.say(text)
+
+    def _what(self) -> str:
+        files = f"{count(self._files, 'file')}, {megabytes(self._size)}"
+        return f"{files}, to {count(self._lacking, 'node')}"
 
     def say_progress(self) -> None:
         """Say how much of all copies is done."""
         copied = megabytes(sum(self._copied.values()))
-        whole = megabytes(self._listing.size * len(self._nodes))
+        whole = megabytes(self._size * len(self._nodes))
         records.say(f"--stage: {copied} of {whole}")
 
     def say_end(self, seconds: float) -> None:
         """Say how long the copies took, if there were any."""
-        if self._what:
-            rate = f"{megabytes(self._listing.size / seconds)}/s for each"
-            records.say(f"--stage copied {self._what} in {seconds:.1f} s, {rate}")
-
-
-def list_files(folder: str, sources: list[str]) -> FileListing:
-    """Make a folder with a link to each source under its name, and a list of the files.
-
-    The list has the files below the sources, for tar.
-
-    Links are followed. Other kinds of entries, as sockets, cannot be copied.
-
-    Raises:
-        OSError: a folder cannot be read.
-        StageError: if a source does not exist, or links lead to a folder in too many ways.
-    """
-    root = os.fsencode(os.path.join(folder, "data"))
-    os.makedirs(root)
-    for text in sources:
-        label, _, source = text.partition("/")
-        if not os.path.exists(source):
-            raise StageError(f"there is no {source} on {os.uname().nodename}")
-        os.symlink(source, os.path.join(root, os.fsencode(label)))
-    files = 0
-    skipped = 0
-    # files with several names, or links to them, take their room once
-    sizes: dict[tuple[int, int], int] = {}
-    paths = Counter[tuple[int, int]]()  # of each folder
-    with open(os.path.join(folder, "names"), "wb") as listed:
-        for place, folders, names in os.walk(root, onerror=_fail, followlinks=True):
-            back = {name for name in folders if _leads_back(root, os.path.join(place, name))}
-            folders[:] = [name for name in folders if name not in back]
-            skipped += len(back)
-            for name in (*folders, *names):
-                path = os.path.join(place, name)
-                try:
-                    info = os.stat(path)
-                except OSError:
-                    skipped += 1
-                    continue
-                place_on_disk = (info.st_dev, info.st_ino)
-                if stat.S_ISREG(info.st_mode):
-                    files += 1
-                    sizes[place_on_disk] = min(info.st_size, 512 * info.st_blocks)
-                elif stat.S_ISDIR(info.st_mode):
-                    paths[place_on_disk] += 1
-                    if paths[place_on_disk] > MOST_PATHS:
-                        real = os.fsdecode(os.path.realpath(path))
-                        raise StageError(f"more than {MOST_PATHS:,} paths of links lead to {real}")
-                else:
-                    continue
-                listed.write(b"." + path[len(root) :] + b"\0")
-    return FileListing(files, sum(sizes.values()), skipped)
-
-
-def _fail(error: OSError) -> None:
-    raise error
-
-
-@lru_cache(maxsize=1000)
-def _real(folder: bytes) -> bytes:
-    return os.path.realpath(folder)
-
-
-def _leads_back(root: bytes, path: bytes) -> bool:
-    """Whether a path is a link to a folder above it."""
-    place = os.path.dirname(path)
-    if place == root or not os.path.islink(path):
-        return False
-    target = os.path.realpath(path)
-    while place != root and os.path.commonpath([target, _real(place)]) != target:
-        place = os.path.dirname(place)
-    return place != root
-
-
-# --- each node -----------------------------------------------------------------------------------
-
-
-def _copy_here(size: int) -> None:
-    folder = os.environ[STAGE]
-    place = os.path.dirname(folder)
-    with suppress(FileNotFoundError):
-        os.close(node_folder.hold(folder))
-        if _is_complete(folder):
-            return tell(node_step.DONE, size)
-    if node_folder.is_shared(place):
-        raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
-    _sweep(place)
-    free = room(place)
-    if free < size:
-        lack = f"{megabytes(size)} are needed in {place}, and {HERE} has {megabytes(free)} free"
-        raise StageError(f"{lack}. {_ELSEWHERE}")
-    held = node_folder.create(folder, INCOMPLETE)
-    try:
-        tell("lacks", 0)
-        node_step.wait_for_turn()
-        _tar(folder)
-        os.fchmod(held, COMPLETE)
-        return tell(node_step.DONE, size)
-    finally:
-        os.close(held)
-        if not _is_complete(folder):
-            node_folder.remove(folder)
-
-
-def _is_complete(folder: str) -> bool:
-    return stat.S_IMODE(os.lstat(folder).st_mode) == COMPLETE
-
-
-def _tar(target: str) -> None:
-    folder = os.path.join(records.attempt_dir(), LIST)
-    before = room(target)
-    read = [*_READ, f"--directory={folder}/data", f"--files-from={folder}/names"]
-    with subprocess.Popen(read, stdout=subprocess.PIPE) as reader:
-        write = ["tar", "--extract", "--file=-", f"--directory={target}"]
-        writer = subprocess.Popen(write, stdin=reader.stdout)
-        assert reader.stdout is not None
-        reader.stdout.close()
-        try:
-            while True:
-                with suppress(subprocess.TimeoutExpired):
-                    status = writer.wait(PROGRESS_S / 2)
-                    break
-                tell("copied", max(0, before - room(target)))
-        finally:
-            writer.kill()
-            writer.wait()
-    if status or reader.returncode not in (0, _CHANGED):
-        what = f"write to {target}" if status else "read the data"
-        raise StageError(f"tar cannot {what}: the log has its messages")
-
-
-def _sweep(place: str) -> None:
-    """Remove what killed jobs of this user, and earlier starts of this one, have left here."""
-    names = [name for name in records.names_in(place) if name.startswith(PREFIX)]
-    running = None
-    if names and not is_local():
-        running = slurm_requests.jobs_with_nodes()
-    for name in names:
-        job_id = name[len(PREFIX) :].rpartition("-")[0]
-        is_over = job_id.startswith("L") or (running is not None and job_id not in running)
-        if is_over or job_id == os.environ["HPCRUN_JOB_ID"]:
-            node_folder.remove(os.path.join(place, name))
+        if self._lacking:
+            rate = f"{megabytes(self._size / seconds)}/s for each"
+            records.say(f"--stage copied {self._what()} in {seconds:.1f} s, {rate}")

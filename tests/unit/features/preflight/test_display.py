@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.features.preflight.command import preflight_json, preflight_lines, preflight_table
+from hpcrun.features.preflight.command import (
+    kept_lines,
+    preflight_json,
+    preflight_lines,
+    preflight_table,
+)
 from hpcrun.in_job.preflight.judge import judge
 from hpcrun.runs.record import LastStatus
 from tests.unit.builders import drawn, run
@@ -74,3 +79,17 @@ def test_bad_and_slow_nodes_are_named_and_words_of_a_cluster_cannot_act_on_the_t
     reports["n1"]["ranks"] = [gpu(), {"doing": "gemm", "error": "\x1b[2J\nbad"}]
     found = judge(hosts, reports)
     assert "\x1b[2J" not in "".join([*table(found, 200), *preflight_lines(found)])
+
+
+def test_what_is_kept_on_the_nodes_is_shown_and_what_is_not_known_is_said() -> None:
+    copy = {"folder": "/tmp/kept", "source": "/data\x1b", "bytes": 5 << 30, "used": 1000.0}
+    damaged = {"folder": "/tmp/damaged", "source": None, "bytes": None, "used": None}
+    hosts, reports = cluster(n0={"kept": [copy, damaged]})
+    assert kept_lines(judge(hosts, reports), 1000.0 + 3 * 86400) == [
+        "kept on n0: /data? (5.0G, last used 3 d ago), /tmp/damaged (not readable)",
+        "kept on n1: not known",
+    ]
+
+
+def test_without_kept_data_nothing_is_shown_of_them() -> None:
+    assert kept_lines(judge(*cluster(n0={"kept": []})), 0.0) == []

@@ -232,6 +232,7 @@ ALL: dict[str, Any] = {
     "retry_on_failure": True,
     "exclude_bad_nodes": True,
     "stage": ("/a:b",),
+    "keep": 7,
     "warm": True,
     "no_warm": True,
     "snapshot": True,
