@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 STRACE = "strace -qq -f -y -s 300 -e trace=%file,%process -o"
-AT_MOST = {"node": 75, "rank": 60}
+AT_MOST = {"node": 60, "rank": 48}
 """What each process of hpcrun may ask of the folders of runs."""
 TORCHRUN = "torchrun"
 PROGRAM = "program"

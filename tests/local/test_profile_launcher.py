@@ -89,3 +89,22 @@ def test_a_preflight_starts_its_ranks_itself(site: Site) -> None:
     text = site.person("preflight", *JOB[1:], "--dry-run", env=site.env, check=True).stdout
     assert "programs/preflight/node.py" in text
     assert BY_TORCHRUN not in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-P", "a100", "--gpus", "2", "--torchrun", "max-restarts=1"),
+        ("-P", "local", "--gpus", "2"),
+        ("-P", "a100", "--gpus-per-node", "1", "--role", "a:1", "train.py", "--role", "b:1"),
+    ],
+    ids=["options of torchrun", "this machine", "roles"],
+)
+def test_what_srun_lacks_by_the_docs_is_refused(site: Site, words: tuple[str, ...]) -> None:
+    """The variables of a rank: tests/slurm/test_both_launchers.py."""
+    statuses = []
+    for launcher in ("torchrun", "srun"):
+        job = ("submit", "--dry-run", "--launcher", launcher, *words, "train.py")
+        statuses.append(site.person(*job, env=site.env).returncode)
+    assert statuses[0] == 0
+    assert statuses[1] in (2, 4)

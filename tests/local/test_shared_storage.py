@@ -34,18 +34,28 @@ def traced(trace: Path, folder: Path) -> Iterator[tuple[int, float, str, str]]:
             yield int(line.split()[0]), float(match[1]), match[2], match[3]
 
 
-def parts_of(trace: Path) -> dict[int, tuple[str, float]]:
-    """The processes that became a part of the launch: which, and when."""
+def parts_of(trace: Path) -> dict[int, str]:
+    """The processes that became a part of the launch."""
     found = {}
     for line in trace.read_text(errors="replace").splitlines():
         match = re.match(
-            r'(\d+) +(\d+\.\d+) execve\([^\[]*\["[^"]*", "-ISB", "[^"]*launch/__main__\.py", '
+            r'(\d+) +\d+\.\d+ execve\([^\[]*\["[^"]*", "-ISB", "[^"]*launch/__main__\.py", '
             r'"(\w+)"',
             line,
         )
         if match:
-            found[int(match[1])] = (match[3], float(match[2]))
+            found[int(match[1])] = match[2]
     return found
+
+
+def program_began(trace: Path) -> float:
+    """When the last rank's program began."""
+    began = re.findall(
+        r'^\d+ +(\d+\.\d+) execve\([^\[]*\["python", "rank.py"\]',
+        trace.read_text(errors="replace"),
+        re.MULTILINE,
+    )
+    return max(map(float, began))
 
 
 def running(hpcrun: Hpcrun, ranks: int) -> Recorded:
@@ -199,7 +209,9 @@ def test_what_a_job_asks_of_its_folder(hpcrun: Hpcrun) -> None:
 
 
 def traced_job(hpcrun: Hpcrun, name: str, *options: str) -> tuple[Counter[str], Counter[str]]:
-    """The files that a job makes, and what it calls after two seconds for three seconds."""
+    """The files that a job makes, and what it calls for three seconds, two seconds after its last
+    program has begun.
+    """
     job = (
         "-P",
         "local",
@@ -216,7 +228,7 @@ def traced_job(hpcrun: Hpcrun, name: str, *options: str) -> tuple[Counter[str], 
     hpcrun.write_script(f"{name}.sh", *job)
     trace, own = hpcrun.folder / f"{name}.trace", hpcrun.folder / name
     own.mkdir()
-    (own / "rank.py").write_text("import time\ntime.sleep(6)\n")
+    (own / "rank.py").write_text("import time\ntime.sleep(8)\n")
     strace = (
         "strace",
         "-f",
@@ -232,10 +244,11 @@ def traced_job(hpcrun: Hpcrun, name: str, *options: str) -> tuple[Counter[str], 
     hpcrun.run(*strace, "bash", f"../{name}.sh", cwd=own, timeout=60)
     (folder,) = own.glob("hpcrun-L*")
     parts = parts_of(trace)
+    began = program_began(trace)
     made, steady = Counter[str](), Counter[str]()
     for pid, at, call, with_ in traced(trace, folder):
         if "O_CREAT" in with_ and pid in parts:
-            made[parts[pid][0]] += 1
-        if pid in parts and parts[pid][1] + 2 <= at < parts[pid][1] + 5:
-            steady[f"{parts[pid][0]} {call}"] += 1
+            made[parts[pid]] += 1
+        if pid in parts and began + 2 <= at < began + 5:
+            steady[f"{parts[pid]} {call}"] += 1
     return made, steady

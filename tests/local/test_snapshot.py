@@ -269,6 +269,7 @@ def test_resubmit_runs_the_same_copy_unless_told_otherwise(hpcrun: Hpcrun, proje
             "run_id"
         ]
         assert hpcrun("logs", "-f", run_id, check=True).stdout == f"{word}\n"
+        hpcrun.ended(run_id)
     assert code_of(hpcrun.runs / run_id)["changes"]
 
 

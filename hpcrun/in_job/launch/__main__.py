@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 
 if not __package__:
     _folder = os.path.dirname(os.path.abspath(__file__))
-    _programs = os.path.dirname(_folder)
-    # the last: else each import of the standard library asks the file system of the run first
-    sys.path.append(_programs)
+    # Not by sys.path: each import of the standard library would ask the run's file system first,
+    # or another package of this name would be found.
     __package__ = os.path.basename(_folder)
+    _package = type(sys)(__package__)
+    _package.__path__ = [_folder]
+    sys.modules[__package__] = _package
     # the job compiles for all ranks of this version, but only in the copy that runs share
     _copy = os.path.join(os.environ.get("HPCRUN_RUN_DIR", ""), "programs")
-    sys.dont_write_bytecode = sys.argv[1:2] not in (["job"], ["pack"]) or _copy != _programs
+    sys.dont_write_bytecode = sys.argv[1:2] not in (["job"], ["pack"]) or _copy != os.path.dirname(
+        _folder
+    )
 
 PARTS = {
     "ask": "batch.ask",

@@ -12,9 +12,8 @@ import sys
 
 from .. import records
 
-_LAUNCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OWN = (_LAUNCH, os.path.dirname(_LAUNCH))
-"""The folders of this program, where Python finds nothing that the job imports."""
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+"""The folder of this program, where Python finds nothing that the job imports."""
 
 
 def main(arguments: list[str]) -> int:
@@ -26,7 +25,7 @@ def main(arguments: list[str]) -> int:
     before = [os.path.dirname(script) or os.getcwd()]
     if from_environment:
         before += from_environment.split(":")
-    sys.path[:] = before + [path for path in own_path if os.path.abspath(path) not in _OWN]
+    sys.path[:] = before + [path for path in own_path if os.path.abspath(path) != _OWN]
     files: dict[str, str] = {}
     for path in arguments[2:]:
         folder = os.path.join(code, path)

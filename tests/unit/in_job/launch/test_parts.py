@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import venv
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +36,20 @@ def test_an_unknown_part_is_one_message() -> None:
         [sys.executable, "-ISB", str(MAIN), "nothing"], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (1, "hpcrun: launch has no part 'nothing'\n")
+
+
+def test_a_package_of_the_same_name_in_the_python_of_the_job_is_not_used(tmp_path: Path) -> None:
+    """As ROS has one: the record of a snapshot's code is written with the packages of the job."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = tmp_path / "venv/bin/python"
+    site = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    folder = subprocess.run(site, capture_output=True, text=True, check=True).stdout.strip()
+    Path(folder, "launch.py").write_text("raise SystemExit('another launch')\n")
+    (tmp_path / "attempt").mkdir()
+    (tmp_path / "code/own").mkdir(parents=True)
+    (tmp_path / "code/own/__init__.py").touch()
+    env = {"PYTHONPATH": str(tmp_path / "code"), "HPCRUN_ATTEMPT_DIR": str(tmp_path / "attempt")}
+    argv = [str(python), "-EB", str(MAIN), "code", str(tmp_path / "code"), "", "."]
+    subprocess.run(argv, env=env, check=True)
+    record = json.loads((tmp_path / "attempt/code").read_text())
+    assert record["imports"] == {"own": str(tmp_path / "code/own/__init__.py")}
