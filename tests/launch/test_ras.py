@@ -13,7 +13,7 @@ import pytest
 from hpcrun.explain.diagnosis.nccl_report import ras_remarks
 from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.machine.process import Completed
-from tests.harness import REPO
+from tests.harness import REPO, wait_for
 from tests.launch.jobs import PROBE, Running, job, python
 from tests.remote import free_port
 
@@ -64,7 +64,12 @@ def test_another_program_at_the_port_is_not_asked(tmp_path: Path) -> None:
         program = python(tmp_path, "import time\nprint('go', flush=True)\ntime.sleep(60)\n")
         with job(tmp_path, program, env=env) as running:
             running.until("go")
-            found = asked(running)
+
+            def with_ranks() -> Answers | None:  # a busy node may not answer in time
+                answers = asked(running)
+                return answers if answers.ranks else None
+
+            found = wait_for(with_ranks, 60, "the ranks of the node")
         other.setblocking(False)
         assert found.ras == ()
         assert len(found.ranks) == 1
