@@ -177,23 +177,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    keep_bytecode()
+    # whatever PYTHONDONTWRITEBYTECODE says: each worker would compile all tests anew
+    sys.dont_write_bytecode = False
     compile_templates_once()
     parse_shipped_files_once()
     # A shell's background job ignores Ctrl-C, and so would every program that it starts, whatever a
     # test types.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def keep_bytecode() -> None:
-    """Keep what Python compiles in pytest's cache, where Python may not write beside the sources.
-
-    Each worker would compile all tests anew otherwise, which takes longer than to collect them.
-    """
-    if sys.dont_write_bytecode:
-        sys.dont_write_bytecode = False
-        sys.pycache_prefix = str(REPO / ".pytest_cache" / "bytecode")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
