@@ -65,7 +65,7 @@ def wait_for(predicate: Callable[[], T | None], timeout: float, what: str) -> T:
             raise AssertionError(
                 f"waited {timeout:g} s in vain for {what}; the last answer was {value!r}"
             )
-        time.sleep(min(2, max(0.2, 5 * (time.monotonic() - asked))))
+        time.sleep(min(2, max(0.2, 10 * (time.monotonic() - asked))))
 
 
 @dataclass(frozen=True)
