@@ -336,8 +336,8 @@ MinJobAge=60
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=1
 JobAcctGatherType=jobacct_gather/linux
 # For each step that runs, Slurm reads every process of the machine this often: each second, that was a tenth of the CPU
-# time of the slurm tests.
-JobAcctGatherFrequency=5
+# time of the slurm tests. Slurm's own default.
+JobAcctGatherFrequency=30
 # A node that answers again is used again, whatever took it down.
 ReturnToService=2
 # A busy machine may take longer than ten seconds from a job's start to its script; Slurm would take it for lost.

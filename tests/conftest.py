@@ -177,6 +177,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # whatever PYTHONDONTWRITEBYTECODE says: each worker would compile all tests anew
+    sys.dont_write_bytecode = False
     compile_templates_once()
     parse_shipped_files_once()
     # A shell's background job ignores Ctrl-C, and so would every program that it starts, whatever a
@@ -227,6 +229,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
     from xdist.scheduler import LoadScopeScheduling
 
+    # xdist 3.8 begins with the modules of most tests otherwise: not those that take longest
+    config.option.loadscopereorder = False
+
     class ByModule(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return nodeid.partition("::")[0]
@@ -246,16 +251,28 @@ def needs_slurm(module: str) -> bool:
 
 
 # A module runs in one worker: the longest are begun first, so that at the end no worker is alone
-# with one.
+# with one. `make slow` names them.
 LONGEST = """
-    api as_without controller ends examples fuzz_commands guides local main_job preflight promises
-    requeue restart resume states submit_once wheel
+    slurm/guides docs/guides slurm/explain local/batch_script slurm/remote local/examples
+    slurm/resume slurm/controller launch/roles slurm/dev slurm/trainers launch/use
+    slurm/without_terminal slurm/restart slurm/preflight slurm/states slurm/submit_once
+    local/remote_install slurm/requeue local/torchrun_options slurm/placement
+    local/site_in_browser slurm/pack local/without_terminal local/secrets launch/as_without
+    slurm/api slurm/as_without local/preflight slurm/in_the_job local/flight local/notify
+    local/fetch launch/ends local/shared_storage slurm/hangs slurm/init launch/stacks
+    slurm/promises slurm/skill package/wheel
 """.split()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the modules that take longest first."""
-    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
+
+    def place(item: pytest.Item) -> int:
+        module = str(item.path.relative_to(REPO / "tests").with_suffix(""))
+        name = module.replace("test_", "")
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 # --- a cluster for each worker -------------------------------------------------------------------

@@ -65,7 +65,7 @@ def wait_for(predicate: Callable[[], T | None], timeout: float, what: str) -> T:
             raise AssertionError(
                 f"waited {timeout:g} s in vain for {what}; the last answer was {value!r}"
             )
-        time.sleep(min(2, max(0.2, 5 * (time.monotonic() - asked))))
+        time.sleep(min(2, max(0.2, 10 * (time.monotonic() - asked))))
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,14 @@ class Hpcrun:
     @property
     def python_word(self) -> str:
         """The Python of this person as one word of a shell."""
-        return shlex.quote(f"{self.venv}/bin/python")
+        return shlex.quote(self.python_path)
+
+    @property
+    def python_path(self) -> str:
+        return f"{self.venv}/bin/python"
 
     def argv(self, *args: str) -> list[str]:
-        return [f"{self.venv}/bin/python", "-m", "hpcrun", *args]
+        return [self.python_path, "-m", "hpcrun", *args]
 
     def __call__(
         self,
@@ -135,7 +139,9 @@ class Hpcrun:
                 *self.argv(*args), env=env, cwd=cwd, check=check, timeout=timeout, stdin=stdin
             )
         else:
-            done = self._server().run(args, changed, cwd or self.folder, stdin or "", timeout)
+            done = self._server().run(
+                self.python_path, args, changed, cwd or self.folder, stdin or "", timeout
+            )
         check_printed(args, done.stdout)
         return self._checked(done, check)
 
@@ -247,7 +253,7 @@ class Hpcrun:
         """Run a line of bash in which ``hpcrun`` is the command as `__call__` runs it, whatever its
         end.
         """
-        function, number = self._server().shell_function(f"{self.venv}/bin/python")
+        function, number = self._server().shell_function(self.python_path)
         return self.run("bash", "-c", f"{function}; {line}", check=False, inherited=(number,))
 
     def python(self, program: str, **more: Any) -> str:
@@ -255,7 +261,7 @@ class Hpcrun:
         nothing.
         """
         self.write("program.py", program)
-        done = self.run(f"{self.venv}/bin/python", "program.py", **more)
+        done = self.run(self.python_path, "program.py", **more)
         assert done.stderr == ""
         return done.stdout
 
@@ -270,14 +276,14 @@ class Hpcrun:
         """The server of this person, in the namespaces of this thread."""
         spaces = (os.stat(f"/proc/thread-self/ns/{kind}").st_ino for kind in ("mnt", "net", "uts"))
         at_start = {
-            name: value
-            for name, value in self.environ.items()
-            if name.startswith((*AT_START, "PATH"))
+            name: value for name, value in self.environ.items() if name.startswith(AT_START)
         }
-        key = (*self.become, str(self.venv), *sorted(at_start.items()), *spaces)
+        python = f"{self.venv.resolve()}/bin/python"  # laptops have names of their own for it
+        key = (*self.become, python, *sorted(at_start.items()), *spaces)
         with SERVERS_LOCK:
             if key not in SERVERS:
-                SERVERS[key] = Server([*self.become, f"{self.venv}/bin/python"], at_start)
+                at_start["PATH"] = SYSTEM_PATH
+                SERVERS[key] = Server([*self.become, python], at_start)
             return SERVERS[key]
 
     @staticmethod
@@ -301,8 +307,7 @@ def end_servers() -> None:
 
 def without_stdin(person: Hpcrun, line: str) -> Completed:
     """Run a line of bash with a command of hpcrun, whose stdin is closed."""
-    function = f'hpcrun() {{ {shlex.join(person.argv())} "$@"; }}'
-    return person.run("bash", "-c", f"{function}; {line} <&-", check=False)
+    return person.shell(f"{line} <&-")
 
 
 def at_end(terminal: Any) -> tuple[int, str]:

@@ -159,13 +159,16 @@ gc.freeze()
 request, files = serve(socket.socket(fileno=int(sys.argv[1])))
 for number in range(3):
     os.dup2(files[number], number)
-for file in files:
+for file in (*files, *request["closed"]):
     os.close(file)
+if 0 in request["closed"]:
+    sys.stdin = sys.__stdin__ = None  # as Python has it
 os.chdir(request["folder"])
 os.umask(request["umask"])
 os.environ.clear()
 os.environ.update(request["environ"])
 sys.argv = [sys.modules["hpcrun"].__path__[0] + "/__main__.py", *request["args"]]
+sys.executable = request["python"]  # another name of the same Python
 sys.orig_argv = [sys.executable, "-m", "hpcrun", *request["args"]]
 from hpcrun.__main__ import main
 
@@ -191,11 +194,18 @@ except SystemExit as end:
 # imports next to nothing.
 CLIENT = """
 import json, os, socket, sys
+closed = []
+for number in range(3):
+    try:
+        os.fstat(number)
+    except OSError:
+        closed.append(os.open("/dev/null", os.O_RDWR))  # the lowest number that is free
 requests = socket.socket(fileno=int(sys.argv[1]))
 ours, answers = os.pipe()
 mask = os.umask(0)
 os.umask(mask)
-fields = {"args": sys.argv[2:], "environ": dict(os.environ), "folder": os.getcwd(), "umask": mask}
+fields = {"args": sys.argv[3:], "python": sys.argv[2], "closed": closed, "umask": mask}
+fields.update(environ=dict(os.environ), folder=os.getcwd())
 text = json.dumps(fields).encode()
 requests.sendall(len(text).to_bytes(4, "little"))
 socket.send_fds(requests, [text[:1]], [0, 1, 2, answers])
@@ -210,7 +220,8 @@ class Server:
     """A server that lives as long as this process. Several threads may use it.
 
     Args:
-        python: the command that starts Python as the person whose commands these are.
+        python: the command that starts Python as the person whose commands these are. A command
+            may have another name of the same Python.
         environ: the environment that Python starts in.
     """
 
@@ -228,6 +239,7 @@ class Server:
 
     def run(
         self,
+        python: str,
         args: Sequence[str],
         environ: Mapping[str, str],
         folder: Path,
@@ -239,7 +251,14 @@ class Server:
         Raises:
             subprocess.TimeoutExpired: it took longer than ``timeout`` seconds, and was killed.
         """
-        fields = {"args": args, "environ": dict(environ), "folder": str(folder), "umask": umask()}
+        fields = {
+            "args": args,
+            "python": python,
+            "closed": [],
+            "environ": dict(environ),
+            "folder": str(folder),
+            "umask": umask(),
+        }
         ours, answers = os.pipe()
         with (
             tempfile.TemporaryFile() as in_,
@@ -273,7 +292,8 @@ class Server:
         command at a time.
         """
         number = self._requests.fileno()
-        return f'hpcrun() {{ {shlex.join([python, "-ISc", CLIENT, str(number)])} "$@"; }}', number
+        words = [python, "-ISc", CLIENT, str(number), python]
+        return f'hpcrun() {{ {shlex.join(words)} "$@"; }}', number
 
     def end(self) -> None:
         """Let it go: what it has imported is mounted where others may want to unmount."""

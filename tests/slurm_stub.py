@@ -7,16 +7,16 @@ is behind their options, one task after the other.
 
 from __future__ import annotations
 
-import getopt
 import json
 import os
 import re
 import resource
 import signal
-import subprocess
 import sys
-from contextlib import ExitStack
-from typing import Any
+from io import TextIOWrapper
+
+# getopt, subprocess and contextlib, which take longer than all else that a stub does, are imported
+# where they are needed: most stubs only write down what they get
 
 NAMES = (
     "sbatch srun torchrun python python3 accelerate deepspeed mpirun mpiexec horovodrun conda "
@@ -146,7 +146,7 @@ class Stub:
         print(f"{self._name} on stderr", file=sys.stderr, flush=True)
         sys.exit(_status_of(self._words))
 
-    def _note(self, words: list[str], **more: Any) -> None:
+    def _note(self, words: list[str], **more: object) -> None:
         with open("/proc/self/status") as file:
             ignored = re.search(r"SigIgn:\s*(\w+)", file.read())
         umask = os.umask(0)
@@ -193,6 +193,8 @@ class Stub:
         print("Submitted batch job 7")
 
     def _srun(self) -> None:
+        from contextlib import ExitStack
+
         options, command = _read(self._words, *_SRUN)
         self._note(self._words[: len(self._words) - len(command)])
         nodes = int(options.get("nodes") or self._env.get("SLURM_NNODES", "1"))
@@ -216,7 +218,7 @@ class Stub:
                     files.enter_context(open(path.replace("%t", str(task)), "a")) if path else None
                     for path in (out, err or out)
                 ]
-                statuses.append(_run(command, env, stdout=streams[0], stderr=streams[1]))
+                statuses.append(_run(command, env, *streams))
         sys.exit(max(statuses))
 
     def _torchrun(self, first: int) -> None:
@@ -306,6 +308,8 @@ def _words(line: str) -> list[str]:
 
 def _read(words: list[str], short: str, names: list[str]) -> tuple[dict[str, str], list[str]]:
     """Return the options by their long names, and the words behind them."""
+    import getopt
+
     with_value = "-with-value"
     plain: list[str] = []
     for at, word in enumerate(words):
@@ -331,6 +335,8 @@ def _read(words: list[str], short: str, names: list[str]) -> tuple[dict[str, str
 
 def _is_complete(words: list[str], short: str, names: list[str]) -> bool:
     """Return whether the last of these options has its value."""
+    import getopt
+
     try:
         getopt.getopt(words[-1:], short.lstrip("+"), names)
     except getopt.GetoptError:
@@ -362,9 +368,16 @@ def _task_variables(task: int, tasks: int, nodes: int) -> dict[str, str]:
     }
 
 
-def _run(command: list[str], env: dict[str, str], **streams: Any) -> int:
+def _run(
+    command: list[str],
+    env: dict[str, str],
+    stdout: TextIOWrapper | None = None,
+    stderr: TextIOWrapper | None = None,
+) -> int:
+    import subprocess
+
     try:
-        status = subprocess.run(command, env=env, check=False, **streams).returncode
+        status = subprocess.run(command, env=env, stdout=stdout, stderr=stderr).returncode
     except OSError as error:
         return 127 if isinstance(error, FileNotFoundError) else 126
     return status if status >= 0 else 128 - status

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from compileall import compile_dir
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.harness import REPO, wait_for
 
 T = TypeVar("T")
 LAUNCH = [sys.executable, "-ISB", str(REPO / "hpcrun/in_job/launch")]
+compile_dir(REPO / "hpcrun/in_job", quiet=2)  # -B: each process would compile its modules anew
 PROBE = [sys.executable, "-ISB", str(REPO / "hpcrun/in_job/probe/__main__.py")]
 ONCE = [*LAUNCH, "node", "--", *LAUNCH, "rank", "--once", "--"]
 """Each node runs the program once, as with --launcher python."""
@@ -164,6 +166,16 @@ def command(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:
         return ""
+
+
+def environment(pid: int) -> bytes:
+    """The variables that a process was started with, each with a null character after it; empty
+    where it is gone.
+    """
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def wait_for_ends(pids: Sequence[int], timeout: float = 20) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from pathlib import Path
 
 from tests.launch.jobs import LAUNCH, job
@@ -21,7 +22,6 @@ def main():
     with socket.create_server(("", int(port.partition("=")[2]))):
         time.sleep(60)
 """
-SHOW = ["sh", "-c", "ls -ld /tmp/hpcrun-node-L1.*"]
 
 
 def test_ray_has_a_folder_that_nobody_foresees(tmp_path: Path) -> None:
@@ -29,13 +29,18 @@ def test_ray_has_a_folder_that_nobody_foresees(tmp_path: Path) -> None:
         path = tmp_path / f"packages/ray/{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    env = {"PYTHONPATH": str(tmp_path / "packages")}
+    prefix = f"hpcrun-node-L{secrets.token_hex(8)}"  # of no job of another session
+    env = {
+        "PYTHONPATH": str(tmp_path / "packages"),
+        "HPCRUN_JOB_ID": prefix.removeprefix("hpcrun-node-"),
+    }
+    show = ["sh", "-c", f"ls -ld /tmp/{prefix}.*"]
     names = set()
     for number in ("1", "2"):
-        with job(tmp_path / number, SHOW, chain=[*LAUNCH, "ray", "--"], env=env) as running:
+        with job(tmp_path / number, show, chain=[*LAUNCH, "ray", "--"], env=env) as running:
             assert running.end() == 0, running.err()
-            match = re.match(r"drwx------.* /tmp/hpcrun-node-L1\.([0-9a-f]{8})\n", running.out())
+            match = re.match(rf"drwx------.* /tmp/{prefix}\.([0-9a-f]{{8}})\n", running.out())
             assert match, running.out()
             names.add(match[1])
     assert len(names) == 2
-    assert not [*Path("/tmp").glob("hpcrun-node-L1.*")]
+    assert not [*Path("/tmp").glob(f"{prefix}.*")]

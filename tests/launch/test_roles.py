@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import wait_for
-from tests.launch.jobs import HOW, LAUNCH, Running, job, parent, send
+from tests.launch.jobs import HOW, LAUNCH, Running, command, environment, job, parent, send
 
 SERVER = """
 import http.server, os, sys, threading, time
@@ -31,6 +31,12 @@ print(urllib.request.urlopen(sys.argv[1]).status, sys.argv[1] == url,
       sys.argv[4], os.environ["NNODES"], os.environ["NODE_RANK"], flush=True)
 time.sleep(float(sys.argv[2]))
 sys.exit(int(sys.argv[3]))
+"""
+OUTLASTS_SERVER = """
+import os, sys, time
+while not os.path.exists(os.environ["HPCRUN_ATTEMPT_DIR"] + "/rank-0.exit"):
+    time.sleep(0.1)
+sys.exit(int(sys.argv[1]))
 """
 CHILD = "import subprocess, sys; subprocess.run(sys.argv[1:])"
 
@@ -161,7 +167,7 @@ def test_a_role_may_prepare_something_and_end(tmp_path: Path, words: str, status
 
 
 def test_the_failure_of_a_role_that_is_ignored_is_not_that_of_the_job(tmp_path: Path) -> None:
-    trainer = (TRAINER, "{server.url}", "2", "3", "x")
+    trainer = (OUTLASTS_SERVER, "3")
     with two(tmp_path, (SERVER, "{port}", "1", "5"), trainer, on_exit="ignore") as running:
         assert running.end() == 3
         assert running.rank(0)["status"] == 5
@@ -198,10 +204,7 @@ def test_a_kill_of_any_part_of_a_role_fails_the_job_and_leaves_no_process(
         pids = running.processes()
         text = SERVER if rank == 0 else TRAINER
         program = next(
-            pid
-            for pid in pids
-            if text[:40] in Path(f"/proc/{pid}/cmdline").read_text()
-            and "launch" not in Path(f"/proc/{pid}/cmdline").read_text()
+            pid for pid in pids if text[:40] in command(pid) and "launch" not in command(pid)
         )
         wrapper = parent(program)
         send(
@@ -222,9 +225,7 @@ def test_a_node_that_is_killed_before_its_program_starts_is_named(tmp_path: Path
     with two(tmp_path, ("import time; print('loading'); time.sleep(60)",)) as running:
         running.until("loading")
         waits = next(
-            pid
-            for pid in running.processes()
-            if b"HPCRUN_NODE_RANK=1" in Path(f"/proc/{pid}/environ").read_bytes()
+            pid for pid in running.processes() if b"HPCRUN_NODE_RANK=1" in environment(pid)
         )
         send(waits, signal.SIGKILL)
         assert running.end(60) == 137

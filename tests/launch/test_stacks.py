@@ -18,7 +18,7 @@ import pytest
 from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.machine.process import Completed
 from tests.harness import REPO, wait_for
-from tests.launch.jobs import ONCE, PROBE, Running, job, python
+from tests.launch.jobs import ONCE, PROBE, Running, environment, job, python
 from tests.unit.builders import write
 
 SPY = Path(sys.executable).with_name("py-spy")
@@ -59,10 +59,7 @@ def script(path: Path, text: str) -> Path:
 
 
 def is_program(pid: int) -> bool:
-    try:
-        return b"HPCRUN_RANK=" in Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # it has ended meanwhile
-        return False
+    return b"HPCRUN_RANK=" in environment(pid)
 
 
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -133,7 +130,10 @@ def test_a_launcher_is_no_rank_but_what_it_starts_is(tmp_path: Path) -> None:
 def test_without_py_spy_a_program_that_has_registered_writes_its_stacks_and_goes_on(
     tmp_path: Path,
 ) -> None:
-    ends = REGISTERED + WAITS.replace("60", "4") + "print('end')\n"
+    over = tmp_path / "over"
+    os.mkfifo(over)
+    ends = REGISTERED + WAITS.replace("time.sleep(60)", f"open({str(over)!r}).read()")
+    ends += "print('end')\n"
     with job(tmp_path, without_spy(tmp_path, ends), env=ENV) as running:
         running.until("go")
         for _ in range(2):
@@ -144,6 +144,7 @@ def test_without_py_spy_a_program_that_has_registered_writes_its_stacks_and_goes
                 "wait_for_data",
                 7,
             )
+        over.write_text("")
         assert running.end() == 0
     assert running.out().split() == ["go", "end"]
     assert running.err() == ""

@@ -78,10 +78,11 @@ def test_what_the_shell_has_set_reaches_the_program(hpcrun: Hpcrun, body: str) -
 
 
 def test_no_difference_of_random_scripts_is_silent() -> None:
-    argv = [sys.executable, "-m", "dev.hostile.fuzz_scripts", "--count", "30"]
+    # some of what make fuzz tries; each worker has a server of commands
+    argv = [sys.executable, "-m", "dev.hostile.fuzz_scripts", "--count", "15", "--workers", "1"]
     done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.findall(r"(\d+) same", done.stdout)[0]) >= 24
+    assert int(re.findall(r"(\d+) same", done.stdout)[0]) >= 12
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def here(hpcrun: Hpcrun, tmp_path: Path) -> Iterator[Hpcrun]:
         data = hpcrun.home / ".local/share/hpcrun"
         data.mkdir(parents=True)
         (data / "runs").symlink_to(hpcrun.runs)
-        person.run(*person.argv("login", "far"))
+        person("login", "far", check=True)
         yield person
 
 
@@ -60,7 +60,7 @@ def files_of(folder: Path) -> list[str]:
 
 
 def test_a_run_comes_home(here: Hpcrun, there: Recorded) -> None:
-    done = here.run(*here.argv("--on", "far", "fetch", "last", "--json"))
+    done = here("--on", "far", "fetch", "last", "--json", check=True)
     document = json.loads(done.stdout)
     folder = here.folder / there.folder.name
     assert document["folder"] == str(folder)
@@ -79,7 +79,7 @@ def files_of_laptop(here: Hpcrun) -> list[str]:
 
 
 def fetch(here: Hpcrun, *words: str, check: bool = True) -> Completed:
-    return here.run(*here.argv("--on", "far", "fetch", *words), check=check)
+    return here("--on", "far", "fetch", *words, check=check)
 
 
 def test_patterns_add_files_and_what_is_here_stays(here: Hpcrun, there: Recorded) -> None:
@@ -196,10 +196,10 @@ def test_what_a_command_writes_comes_home(
         (("share", "--force", "--", "last"), page),
     ):
         with subtests.test(words=words):
-            done = here.run(*here.argv("--on", "far", *words), cwd=project)
+            done = here("--on", "far", *words, cwd=project, check=True)
             assert done.stdout.startswith(f"written  {file}")
             assert file.stat().st_size > 1000
-    again = here.run(*here.argv("--on", "far", "share", "last"), cwd=project, check=False)
+    again = here("--on", "far", "share", "last", cwd=project)
     assert again.returncode == 4
     assert f"{page} exists" in again.stderr
     assert len(files_of(project)) == 3
@@ -219,7 +219,7 @@ def test_pictures_of_several_runs_come_home(
         ("history", "--since", "9999d", "--plot", "past.png"),
     ):
         with subtests.test(words=words):
-            done = here.run(*here.argv("--on", "far", *words), cwd=here.folder)
+            done = here("--on", "far", *words, cwd=here.folder, check=True)
             picture = here.folder / words[-1]
             assert f"written  {picture}" in done.stdout
             assert picture.read_bytes().startswith(b"\x89PNG")
@@ -303,7 +303,7 @@ def test_a_hostile_command_cannot_choose_a_name(here: Hpcrun, hpcrun: Hpcrun) ->
     program = "touch .bashrc evil.html '20260102-030405-x-0a1b.html'; ln -s / sub.html; echo done"
     hpcrun.program("there/hpcrun", program)
     before = files_of_laptop(here)
-    here.run(*here.argv("--on", "far", "share", "last"))
+    here("--on", "far", "share", "last", check=True)
     name = "20260102-030405-x-0a1b.html"
     assert files_of_laptop(here) == sorted([*before, name])
 
@@ -313,6 +313,6 @@ def test_an_rsync_that_checks_no_names_is_refused(here: Hpcrun, there: Recorded)
     refused = fetch(here, "last", check=False)
     assert refused.returncode == 4
     assert "rsync  version 3.2.3 does not check the names that a host sends" in refused.stderr
-    page = here.run(*here.argv("--on", "far", "share", "last"))
+    page = here("--on", "far", "share", "last", check=True)
     assert "files stay on far" in page.stderr
     assert page.stdout.startswith("written  far:/")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.harness import Hpcrun
+from tests.harness import Hpcrun, without_stdin
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,25 @@ def test_it_prints_and_ends_as_one_that_was_started_anew(
         anew.stderr,
     )
     assert preloaded.returncode == status
+
+
+def test_a_command_with_a_closed_stdin_ends_as_one_that_was_started_anew(hpcrun: Hpcrun) -> None:
+    words = "submit -P local --gpus 0 -"  # a script from stdin
+    line = f"{hpcrun.python_word} -m hpcrun {words} <&-"
+    anew = hpcrun.run("bash", "-c", line, check=False)
+    preloaded = without_stdin(hpcrun, f"hpcrun {words}")
+    assert (preloaded.returncode, preloaded.stderr) == (anew.returncode, anew.stderr)
+    assert anew.returncode == 2
+
+
+def test_a_command_knows_the_name_of_the_python_that_it_was_started_by(
+    hpcrun: Hpcrun, tmp_path: Path
+) -> None:
+    venv = tmp_path / "it's my venv"
+    venv.symlink_to(hpcrun.venv)
+    (tmp_path / "laptop").mkdir()
+    laptop = Hpcrun(tmp_path / "laptop", hpcrun.checkout, venv)
+    words = ("submit", "-P", "local", "--gpus", "0", "--dry-run", "true")
+    anew, preloaded = laptop.run(*laptop.argv(*words)), laptop(*words, check=True)
+    assert preloaded.stdout == anew.stdout
+    assert "s my venv/bin/python" in anew.stdout

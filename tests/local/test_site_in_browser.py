@@ -108,22 +108,35 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.needs("chromium")
-@pytest.mark.needs_package("mkdocs", "material", "mkdocs_glightbox")
-@pytest.mark.parametrize(
-    ("scheme", "widths"), [(LIGHT, WIDTHS), (DARK, [PHONE])], ids=["light", "dark"]
-)
-@pytest.mark.timeout(2 * ANSWER_WITHIN_S)
-def test_pages_can_be_read_at_each_width(
-    site: Path, tmp_path: Path, scheme: int, widths: Sequence[int]
-) -> None:
+@pytest.fixture(scope="module")
+def pages(site: Path) -> list[str]:
+    """The pages of the site, without those that show a file of the source."""
     pages = sorted(
         path.relative_to(site).as_posix()
         for path in site.rglob("*.html")
         if not path.is_relative_to(site / "source")
     )
     assert len(pages) > 50
-    assert seen(site, pages, tmp_path / "profile", scheme=scheme, widths=widths) == {}
+    return pages
+
+
+@pytest.mark.needs("chromium")
+@pytest.mark.needs_package("mkdocs", "material", "mkdocs_glightbox")
+@pytest.mark.timeout(2 * ANSWER_WITHIN_S)
+def test_pages_can_be_read_at_each_width(site: Path, pages: list[str], tmp_path: Path) -> None:
+    assert seen(site, pages, tmp_path / "profile") == {}
+
+
+@pytest.mark.needs("chromium")
+@pytest.mark.needs_package("mkdocs", "material", "mkdocs_glightbox")
+@pytest.mark.timeout(2 * ANSWER_WITHIN_S)
+def test_pages_with_pictures_can_be_read_in_the_dark(
+    site: Path, pages: list[str], tmp_path: Path
+) -> None:
+    """Of other pages the dark scheme changes the colours alone."""
+    shown = [page for page in pages if "<img " in (site / page).read_text("utf-8")]
+    assert len(shown) > 20
+    assert seen(site, shown, tmp_path / "profile", scheme=DARK, widths=[PHONE]) == {}
 
 
 @pytest.mark.needs("chromium")

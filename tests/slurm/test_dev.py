@@ -352,10 +352,10 @@ def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -
 def test_from_a_laptop_in_one_line(as_researcher: Hpcrun, tmp_path: Path) -> None:
     as_researcher.write("home/.bashrc", "echo welcome\n")
     with login_node_of(as_researcher) as node, laptop(tmp_path / "laptop", far=node) as here:
-        here.run(*here.argv("login", "far"))
+        here("login", "far", check=True)
         here.write("project/train.py", "1 / 0\n")
         line = ("dev", *JOB, "--nodes", "2", "--gpus", "2", "--ssh", "--yes")
-        done = here.run(*here.argv("--on", "far", *line), cwd=here.folder / "project")
+        done = here("--on", "far", *line, cwd=here.folder / "project", check=True)
         assert re.search(
             r"on the first of 2 nodes.* hpcrun --on far shell \d+ --node NAME", done.stderr
         )
@@ -367,20 +367,16 @@ def test_from_a_laptop_in_one_line(as_researcher: Hpcrun, tmp_path: Path) -> Non
         here.run("rsync", "-e", f"{here.folder}/bin/ssh", "data", f"{host}:from-laptop")
         assert (as_researcher.home / "from-laptop").stat().st_size == 100_000
         assert (
-            here.run(
-                *here.argv("--on", "far", "dev", match[1]), stdin="echo $SLURM_JOB_ID\n"
-            ).stdout
+            here("--on", "far", "dev", match[1], stdin="echo $SLURM_JOB_ID\n", check=True).stdout
             == f"{match[1]}\n"
         )
-        editor = here.run(*here.argv("--on", "far", "dev", match[1], "--code")).stdout
+        editor = here("--on", "far", "dev", match[1], "--code", check=True).stdout
         code = re.search(
             rf"code --remote ssh-remote\+{host} ({as_researcher.home}/hpcrun-code/.*)", editor
         )
         assert code
         assert os.listdir(code[1]) == ["train.py"]
-        own = json.loads(
-            here.run(*here.argv("--on", "far", "dev", match[1], "--ssh", "--json")).stdout
-        )
+        own = json.loads(here("--on", "far", "dev", match[1], "--ssh", "--json", check=True).stdout)
         assert own["name"] == host
         assert own["ssh"][0] == "ssh"
         assert own["relay"][0] == "ssh"
@@ -391,7 +387,7 @@ def test_from_a_laptop_in_one_line(as_researcher: Hpcrun, tmp_path: Path) -> Non
             == "[]"
         )
         assert node.logins == 1
-        refused = here.run(*here.argv("--on", "far", "dev", "999999", "--ssh"), check=False)
+        refused = here("--on", "far", "dev", "999999", "--ssh")
         assert refused.returncode == 6
         assert "there is no run '999999'" in refused.stderr
         kill_connection(here, "far")

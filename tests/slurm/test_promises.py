@@ -152,7 +152,7 @@ def preempted(lab: Lab) -> dict[str, Ended]:
         for launcher in LAUNCHERS
     }
     folders["once"] = lab.submit(
-        "once", *place, *one, "--launcher", "torchrun", "saves.py", "6", requeue=0
+        "once", *place, *one, "--launcher", "srun", "saves.py", "6", requeue=0
     )
     folders["plain"] = lab.submit("plain", *SMALL, "-p", "preempt", *one, "plain.py", requeue=0)
     for name, folder in folders.items():

@@ -75,27 +75,42 @@ def with_project(person: Hpcrun) -> None:
 
 
 def on(person: Hpcrun, *words: str, check: bool = True) -> str:
-    done = person.run(
-        *person.argv("--on", "far", *words), cwd=person.folder / "project", check=check
-    )
+    done = person("--on", "far", *words, cwd=person.folder / "project", check=check)
     return done.stdout
 
 
 def test_a_job_is_submitted_from_a_laptop_over_one_login(
     here: Hpcrun, node: LoginNode, as_researcher: Hpcrun
 ) -> None:
-    here.run(*here.argv("login", "far"))
-    said = here.run(
-        *here.argv("--on", "far", "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q"),
+    here("login", "far", check=True)
+    said = here(
+        "--on",
+        "far",
+        "submit",
+        *JOB,
+        "--follow",
+        "train.py",
+        "0",
+        "a b",
+        "$x",
+        "q'q",
         cwd=here.folder / "project",
+        check=True,
     )
     assert "trains ['0', 'a b', '$x', \"q'q\"]" in said.stdout
     assert "not copied, since they look like secrets: .env" in said.stderr
     assert "welcome" not in said.stdout
-    failed = here.run(
-        *here.argv("--on", "far", "submit", "--mem", "1G", "--wait", "--parsable", "-", "3"),
+    failed = here(
+        "--on",
+        "far",
+        "submit",
+        "--mem",
+        "1G",
+        "--wait",
+        "--parsable",
+        "-",
+        "3",
         cwd=here.folder / "project",
-        check=False,
         stdin="#!/bin/sh\nls train.py && exit $1\n",
     )
     assert failed.returncode == 7
@@ -116,7 +131,7 @@ def test_a_job_is_submitted_from_a_laptop_over_one_login(
     on(here, "fetch", "last")
     (record,) = (here.folder / "project").glob("2*/run.json")
     assert json.loads(record.read_text())["nodes"] == 1
-    missing = here.run(*here.argv("--on", "far", "logs", "lost"), check=False).stderr
+    missing = here("--on", "far", "logs", "lost").stderr
     assert "hint: hpcrun --on far status --all lists them" in missing
     assert node.logins == 1
 
@@ -158,66 +173,69 @@ def test_a_job_is_submitted_through_what_sites_and_people_set_up(
             own = [f"{here.folder}/bin/ssh", "-fNM", "-o", f"ControlPath={tmp_path}/master", "far"]
             subprocess.run(own, env=here.environ, check=True)
         host = f"{RESEARCHER}@far" if how == "USER@HOST" else "far"
-        here.run(*here.argv("login", host))
-        done = here.run(
-            *here.argv(
-                "--on", host, "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q!"
-            ),
+        here("login", host, check=True)
+        done = here(
+            "--on",
+            host,
+            "submit",
+            *JOB,
+            "--follow",
+            "train.py",
+            "0",
+            "a b",
+            "$x",
+            "q'q!",
             cwd=here.folder / "project",
+            check=True,
         )
         assert "trains ['0', 'a b', '$x', \"q'q!\"]" in done.stdout
         assert "welcome" not in done.stdout
         assert far.logins == 1
         assert jump.logins == int(how == "ProxyJump")
-        checks = json.loads(here.run(*here.argv("doctor", "--json"), check=False).stdout)["checks"]
+        checks = json.loads(here("doctor", "--json").stdout)["checks"]
         assert [check["level"] for check in checks if check["group"] == "Other machines"] == [
             "green",
             "green",
         ]
-        closed = here.run(*here.argv("login", host, "--close")).stdout
+        closed = here("login", host, "--close", check=True).stdout
         assert ("left open" in closed) == (how == "shared")
         here.run("ssh", "-O", "exit", host, check=how == "shared")
 
 
 def test_nothing_but_login_logs_in(here: Hpcrun, node: LoginNode) -> None:
-    refused = here.run(*here.argv("--on", "far", "status"), check=False)
+    refused = here("--on", "far", "status")
     assert refused.returncode == 5
     assert refused.stderr == "hpcrun: there is no connection to far\nhint: hpcrun login far\n"
     assert node.logins == 0
-    here.run(*here.argv("login", "far"))
+    here("login", "far", check=True)
     kill_connection(here, "far")
-    refused = here.run(*here.argv("--on", "far", "submit", *JOB, "train.py", "0"), check=False)
+    refused = here("--on", "far", "submit", *JOB, "train.py", "0")
     assert refused.stderr == "hpcrun: there is no connection to far\nhint: hpcrun login far\n"
-    here.run(*here.argv("login", "far"))
+    here("login", "far", check=True)
     assert node.logins == 2
 
 
 def test_a_connection_without_room_says_so(here: Hpcrun, node: LoginNode) -> None:
-    here.run(*here.argv("login", "far"))
+    here("login", "far", check=True)
     watching = [here.terminal("--on", "far", "status", "--watch") for _ in range(3)]
     for terminal in watching:
         terminal.expect("no runs")
-    refused = here.run(*here.argv("--on", "far", "status"), check=False)
+    refused = here("--on", "far", "status")
     assert "takes no further session over this connection" in refused.stderr
     for terminal in watching:
         terminal.sendintr()
         terminal.expect("stopped watching")
         terminal.close()
     assert on(here, "--version").startswith("hpcrun ")
-    assert (
-        "did you mean 'far'?" in here.run(*here.argv("--on", "fra", "status"), check=False).stderr
-    )
-    assert "--on needs a host" in here.run(*here.argv("--on"), check=False).stderr
-    assert (
-        "for this machine alone"
-        in here.run(*here.argv("status", "--on=far", "--on=local"), check=False).stderr
-    )
+    assert "did you mean 'far'?" in here("--on", "fra", "status").stderr
+    assert "--on needs a host" in here("--on").stderr
+    assert "for this machine alone" in here("status", "--on=far", "--on=local").stderr
     assert node.logins == 1
 
 
 def test_ctrl_c_without_a_terminal_ends_the_command_there(here: Hpcrun, node: LoginNode) -> None:
     here.write("project/long.py", "import time\ntime.sleep(600)\n")
-    here.run(*here.argv("login", "far"))
+    here("login", "far", check=True)
     terminal = here.terminal(
         "--on", "far", "submit", *JOB, "--wait", "long.py", cwd=str(here.folder / "project")
     )
@@ -265,7 +283,7 @@ def test_a_run_on_a_host_says_who_submitted_it_from_the_laptop(
     ending: str,
     by: dict[str, object],
 ) -> None:
-    here.run(*here.argv("login", "far"))
+    here("login", "far", check=True)
     line = shlex.join(here.argv("--on", "far", "submit", *JOB, "--begin", "now+1hour", "true"))
     env = {"CLAUDECODE": agent}
     folder = here.folder / "project"
@@ -280,26 +298,32 @@ def test_a_run_on_a_host_says_who_submitted_it_from_the_laptop(
     [run] = json.loads(on(here, "status", "--json"))["runs"]
     assert json.loads(Path(run["folder"], "run.json").read_text())["by"] == by
     # of a person there, only the person's terminal takes the job away
-    refused = here.run(*here.argv("--on", "far", "cancel", run["job_id"]), check=False)
+    refused = here("--on", "far", "cancel", run["job_id"])
     assert refused.returncode == (2 if by["terminal"] else 0), refused.stderr
-    here.run(*here.argv("--on", "far", "cancel", "--yes", run["job_id"]), check=False)
+    here("--on", "far", "cancel", "--yes", run["job_id"])
 
 
 def test_two_clusters_are_one_table(here: Hpcrun, node: LoginNode) -> None:
-    here.run(*here.argv("login", "far"))
+    here("login", "far", check=True)
     on(here, "submit", *JOB, "--wait", "train.py", "0")
-    table = here.run(*here.argv("status", "--on", "far", "--on", "near"), check=False)
+    table = here("status", "--on", "far", "--on", "near")
     assert table.returncode == 5
     assert "CLUSTER" in table.stdout
     assert "COMPLETED" in table.stdout
     assert "there is no connection to near" in table.stderr
-    document = json.loads(
-        here.run(*here.argv("status", "--on", "far", "--on", "near", "--json"), check=False).stdout
-    )
+    document = json.loads(here("status", "--on", "far", "--on", "near", "--json").stdout)
     assert [run["on"] for run in document["runs"]] == ["far"]
-    first = here.run(
-        *here.argv("submit", "--on", "far", "--on", "near", *JOB, "train.py", "0"),
+    first = here(
+        "submit",
+        "--on",
+        "far",
+        "--on",
+        "near",
+        *JOB,
+        "train.py",
+        "0",
         cwd=here.folder / "project",
+        check=True,
     )
     assert "cluster    far: " in first.stderr
 
@@ -322,11 +346,9 @@ def test_login_asks_for_a_second_factor_once_and_nothing_else_asks(
         terminal.sendline("123456")
         terminal.expect("connected  far")
         terminal.expect(pexpect.EOF)
-        assert (
-            "far has no hpcrun" in here.run(*here.argv("--on", "far", "status"), check=False).stderr
-        )
+        assert "far has no hpcrun" in here("--on", "far", "status").stderr
         kill_connection(here, "far")
-        refused = here.run(*here.argv("--on", "far", "status"), check=False)
+        refused = here("--on", "far", "status")
         assert refused.stderr == "hpcrun: there is no connection to far\nhint: hpcrun login far\n"
         assert node.logins == 1
 
@@ -336,7 +358,7 @@ def test_a_changed_host_key_is_refused(here: Hpcrun, node: LoginNode) -> None:
     (here.folder / "known_hosts").write_text(
         f"[127.0.0.1]:{node.port} {(node.folder / 'other.pub').read_text()}"
     )
-    refused = here.run(*here.argv("login", "far"), check=False)
+    refused = here("login", "far")
     assert refused.returncode == 5
     assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in refused.stderr
     assert "hpcrun: ssh could not log in to far" in refused.stderr
@@ -347,7 +369,7 @@ def test_a_cut_connection_leaves_no_incomplete_copy_under_a_name(
     here: Hpcrun, as_researcher: Hpcrun
 ) -> None:
     """The copy of 100 MB is cut while it travels; the next submission is whole."""
-    here.run(*here.argv("login", "far"))
+    here("login", "far", check=True)
     (here.folder / "project/large.bin").write_bytes(os.urandom(1 << 20) * 100)
     terminal = here.terminal(
         "--on", "far", "submit", *JOB, "train.py", "0", cwd=str(here.folder / "project")
@@ -360,7 +382,7 @@ def test_a_cut_connection_leaves_no_incomplete_copy_under_a_name(
     (project,) = code.iterdir()
     assert {path.suffix for path in project.iterdir()} == {".part"}
     assert as_researcher.document("status", env={"HPCRUN_RUNS": None})["runs"] == []
-    here.run(*here.argv("login", "far"))
+    here("login", "far", check=True)
     on(here, "submit", *JOB, "--wait", "train.py", "0")
     (whole,) = (path for path in project.glob("2*") if not path.suffix)
     assert (whole / "large.bin").stat().st_size == 100 << 20
@@ -373,7 +395,7 @@ def test_a_hostile_login_node_can_only_answer(
     text = 'case $1 in --version) echo hpcrun 9.9;; *) cat "$HOME/answer";; esac'
     program, profile = as_researcher.program("evil/hpcrun", text), as_researcher.home / ".profile"
     profile.write_text(f"{profile.read_text()}PATH={program.parent}:$PATH\n")
-    assert "hpcrun 9.9 is installed there" in here.run(*here.argv("login", "far")).stderr
+    assert "hpcrun 9.9 is installed there" in here("login", "far", check=True).stderr
     run = {"nodes": "x", "elapsed_s": [], "created_s": "z", "hosts": 1, "name": "\x1b]0;x\x07"}
     answers = [
         "",
@@ -398,8 +420,8 @@ def test_a_hostile_login_node_can_only_answer(
     as_researcher.write("home/answer", "x" * (17 << 20))
     assert "far: ssh: it printed more than 16 MiB" in here.run(*argv, check=False).stderr
     as_researcher.write("home/.bashrc", "yes\n")
-    assert "it printed more than 16 MiB" in here.run(*here.argv("login", "far"), check=False).stderr
-    endless = here.run(*here.argv("--on", "far", "status"), check=False).stderr
+    assert "it printed more than 16 MiB" in here("login", "far").stderr
+    endless = here("--on", "far", "status").stderr
     assert "start-up files there print more than 16 MiB" in endless
 
 
@@ -407,15 +429,15 @@ def test_a_hostile_login_node_can_only_answer(
     "host", ["-oProxyCommand=touch hacked", "far;touch hacked", "a/../../b", ""]
 )
 def test_a_host_that_is_no_host_is_refused(here: Hpcrun, host: str) -> None:
-    refused = here.run(*here.argv(f"--on={host}", "status"), check=False)
+    refused = here(f"--on={host}", "status")
     assert (refused.returncode, "is not the name of a host" in refused.stderr) == (2, True)
     assert not list(here.folder.rglob("hacked"))
 
 
 def test_a_configured_host_counts_once_its_project_is_trusted(here: Hpcrun) -> None:
     here.write("project/.hpcrun/config.yaml", "on: far\n")
-    local = here.run(*here.argv("status"), cwd=here.folder / "project")
+    local = here("status", cwd=here.folder / "project", check=True)
     assert "no runs" in local.stderr
     here.write("home/.config/hpcrun/config.yaml", "on: far\n")
-    assert "no connection to far" in here.run(*here.argv("status"), check=False).stderr
-    assert "no runs" in here.run(*here.argv("--on", "local", "status")).stderr
+    assert "no connection to far" in here("status").stderr
+    assert "no runs" in here("--on", "local", "status", check=True).stderr

@@ -56,12 +56,8 @@ sys.exit(3)
     # fails twice with an exception that passes, and twice with one of its own; loads no checkpoint
     "fails_alike.py": """
 import os, sys, time
-import torch
-import torch.distributed as dist
-dist.init_process_group("gloo")
 attempt = int(os.environ["HPCRUN_ATTEMPT"])
 for step in range(10 + attempt // 2):
-    dist.all_reduce(torch.ones(1))
     print(f"step {step}/100 loss {1 / (step + 1):.4f}", flush=True)
 while attempt == 3 and not os.path.exists(sys.argv[1]):
     time.sleep(0.2)
@@ -160,7 +156,7 @@ def fails_alike(lab: Lab) -> Ended:
     """Four ranks on two nodes; one of them fails in each attempt."""
     end = lab.person.folder / "fails-alike"
     nodes = (*without("l40s-1", "l40s-2", "h100-1"), "--cpus", "2")
-    ranks = ("--nodes", "2", "--launcher", "torchrun", "--nproc-per-node", "2")
+    ranks = ("--nodes", "2", "--launcher", "srun", "--nproc-per-node", "2")
     again = ("--restarts", "9", "--retry-on-failure")
     folder = lab.submit(
         "fails-alike", *nodes, *ranks, *again, "fails_alike.py", str(end), requeue=0
@@ -329,8 +325,8 @@ def test_a_failure_that_repeats_itself_is_not_retried_and_one_that_passes_is(
 ) -> None:
     run: Ended = scenarios["fails alike"].result()
     assert (run.state, run.starts) == ("FAILED", 4), run.account
-    assert run.status["exit_status"] in (1, 134)  # gloo's thread may abort Python's end
-    reason = "not retried: attempts 3 and 4 ended with the same KeyError at fails_alike.py:16"
+    assert run.status["exit_status"] == 1
+    reason = "not retried: attempts 3 and 4 ended with the same KeyError at fails_alike.py:12"
     assert run.status["reason"] == f"{reason}, without a new step"
     assert reason in (run.folder / "batch.log").read_text()
 

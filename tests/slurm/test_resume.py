@@ -19,15 +19,15 @@ SHAPE = ("--nodes", "2", "--nproc-per-node", "1")
 INTERRUPTED = ("time limit", "unplugged")
 
 
-def train(lab: Lab, name: str, launcher: str, *where: str, pause: float = 0.4) -> Path:
+def train(lab: Lab, name: str, *where: str, pause: float = 0.4) -> Path:
     """Submit the example: one rank on each of two nodes.
 
-    The losses do not depend on what starts the ranks: srun does where torchrun has nothing to
-    prove, since it imports torch once more on each node.
+    The losses do not depend on what starts the ranks: srun does, since torchrun would import torch
+    once more on each node. In test_restart.py a node of torchrun's is lost.
     """
     example = str(lab.person.checkout / "examples/digits_resume.py")
     args = ("--epochs", str(EPOCHS), "--pause", str(pause), "--tensorboard")
-    return lab.submit(name, *where, *SHAPE, "--launcher", launcher, example, *args)
+    return lab.submit(name, *where, *SHAPE, "--launcher", "srun", example, *args)
 
 
 def after_an_epoch(folder: Path) -> Path:
@@ -45,19 +45,19 @@ def after_an_epoch(folder: Path) -> Path:
 
 def whole(lab: Lab) -> Ended:
     return lab.ended(
-        train(lab, "whole", "srun", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2", pause=0)
+        train(lab, "whole", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2", pause=0)
     )
 
 
 def time_limit(lab: Lab) -> Ended:
-    folder = train(lab, "limited", "srun", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2")
+    folder = train(lab, "limited", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2")
     after_an_epoch(folder)
     lab.warn(folder)
     return lab.ended(folder)
 
 
 def unplugged(lab: Lab) -> Ended:
-    folder = train(lab, "unplugged", "torchrun", *without("v100-1", "v100-2", "l40s-1"))
+    folder = train(lab, "unplugged", *without("v100-1", "v100-2", "l40s-1"))
     node = (after_an_epoch(folder) / "hosts").read_text().split()[1]
     lab.cluster.unplug(node)
     try:

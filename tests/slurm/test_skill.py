@@ -65,9 +65,11 @@ AGAIN = "hpcrun resubmit ID --snapshot --parsable"
 WAIT = "hpcrun wait ID --timeout 100s"
 ID = r"\A\d+\n\Z"
 
-BEFORE_CORRECTION = (
+SET_UP = (
     Step("hpcrun init", status=2),
     Step("hpcrun init --account NAME --gpu-type TYPE", r"written +\S+\.yaml"),
+)
+BEFORE_CORRECTION = (
     Step("hpcrun submit -h", "--gpus"),
     Step("hpcrun submit --help", "--gpus"),
     Step(f"{SUBMIT} --dry-run train.py --lr 0.1 2>&1 >/dev/null", r"cost +at most 0\.7 GPU-hours"),
@@ -100,7 +102,7 @@ AT_END = (
     Step("hpcrun status --state pending,running --columns name,job,state,why", r"\A(?!.*RUNNING)"),
     Step("hpcrun history --by name --since 1d", "NAME +"),
 )
-STEPS = (*BEFORE_CORRECTION, *AFTER_CORRECTION, *AT_END)
+STEPS = (*SET_UP, *BEFORE_CORRECTION, *AFTER_CORRECTION, *AT_END)
 
 
 def commands() -> set[str]:
@@ -127,6 +129,9 @@ def done(lab: Lab, slurm_cluster: Cluster) -> Iterator[Done]:
     before = slurm_cluster.jobs()
     done = Done()
     lab.person.write("train.py", TRAIN + BUG)
+    run(lab, SET_UP, done)
+    # torchrun would import torch on each node of each job
+    lab.person("profile", "set", "launcher=srun", check=True)
     run(lab, BEFORE_CORRECTION, done)
     small = ("submit", "--gpus", "1", "--time", "10m", "--parsable")
     hang = lab.person.write("hang.py", HANG)

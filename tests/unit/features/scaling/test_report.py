@@ -60,7 +60,7 @@ def seed(name: str) -> Report:
 
 
 # to shrink a case takes minutes
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     rows=st.lists(
         st.tuples(
