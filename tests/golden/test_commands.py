@@ -1,0 +1,71 @@
+"""What commands print, mostly of runs that are over, compared with golden files.
+
+The first line of each file in tests/golden/commands is the command. `make golden` writes the rest:
+a new case is a file with that one line. The runs are in tests/data/runs.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import REPO, Hpcrun
+
+RUNS = REPO / "tests/data/runs"
+GOLDEN = Path(__file__).parent / "commands"
+SUBMITTED_FROM = "/home/researcher/work"
+BATCH = """\
+#!/bin/bash
+#SBATCH --job-name=fit --nodes=2 --gpus-per-node=4
+#SBATCH --time=02:00:00
+#SBATCH --array=0-3%2
+module load cuda
+export OMP_NUM_THREADS=8
+srun torchrun --nnodes 2 --nproc-per-node 4 train.py --lr 0.1 --seed $SLURM_ARRAY_TASK_ID
+"""
+
+
+@pytest.fixture(scope="module")
+def person() -> Iterator[Hpcrun]:
+    """Return a person with these runs, in a folder whose path has always the same length."""
+    with tempfile.TemporaryDirectory(prefix="runs-", dir="/tmp") as folder:
+        hpcrun = Hpcrun(folder=Path(folder), checkout=REPO, venv=Path(sys.prefix))
+        shutil.copytree(RUNS, hpcrun.runs, dirs_exist_ok=True)
+        hpcrun.write("work/train.py", "print(1)\n")
+        hpcrun.write("train.sbatch", BATCH)
+        for record in (*hpcrun.runs.glob("*/run.json"), *hpcrun.runs.glob("studies/*/*.json")):
+            text = record.read_text("utf-8")
+            record.write_text(text.replace(SUBMITTED_FROM, f"{folder}/work"), "utf-8")
+        yield hpcrun
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.iterdir()))
+def test_a_command_prints_what_it_did(person: Hpcrun, name: str, update_golden: bool) -> None:
+    path = GOLDEN / f"{name}.txt"
+    golden = path.read_text("utf-8")
+    text = transcript(person, golden.partition("\n")[0])
+    if update_golden:
+        path.write_text(text, "utf-8")
+        return
+    assert text == golden, "make golden, and read the difference"
+
+
+def transcript(person: Hpcrun, line: str) -> str:
+    """Return a command, its exit status and its output, without this test's folders and times."""
+    done = person(*shlex.split(line)[2:])
+    text = f"{line}\nexit status {done.returncode}\n"
+    for stream, printed in (("stdout", done.stdout), ("stderr", done.stderr)):
+        text += f"--- {stream}\n{printed}"
+    text = re.sub(r'(?<="script": )"#!.*', "THE SCRIPT", text)  # tests/golden/scripts has those
+    text = re.sub(r'(?<="until_s": )[\d.]+', "NOW", text)
+    text = re.sub(r"\b\d{8}-\d{6}-(true[\w-]*)-[0-9a-f]{4}\b", r"NOW-\1-ID", text)
+    for folder, name in ((person.venv, "VENV"), (REPO, "CHECKOUT"), (person.folder, "FOLDER")):
+        text = text.replace(str(folder), name)
+    return text
