@@ -2,7 +2,8 @@
 
 ``python -m dev.mutants --count 25 --seed 1``. The changes are cosmic-ray's: another comparison,
 ``and`` for ``or``, a ``not`` more or less, another number, a loop that does not run. Each is made
-in a copy of the checkout, in which the tests of its folder run until one fails, then all.
+in a copy of the checkout, in which the tests of its folder run until one fails, then all. The copy
+has a virtual environment of its own, so that the commands of tests run the copy, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -58,6 +60,9 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-", dir="/var/tmp") as folder:
         tree = Path(folder, "tree")
         shutil.copytree(REPO, tree, ignore=_NOT_COPIED, symlinks=True)
+        make_environment(tree)
+        if failure := run_tests(tree, options.tests):
+            sys.exit(f"without a change fails {failure}")
         chosen = changes(options.only, options.count, options.seed)
         for number, (place, changed) in enumerate(chosen, 1):
             test = first_failure(tree, place.path, changed, options.tests)
@@ -114,6 +119,22 @@ def places_of(name: str, source: str) -> Iterator[Place]:
         yield Place(name, start[0], tuple(by_start[start]))
 
 
+def make_environment(tree: Path) -> None:
+    """Make a virtual environment whose hpcrun is this tree; all else is that of this Python."""
+    folder = tree / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "tree.pth").write_text(f"{tree}\n{site_packages()}\n")
+    for program in Path(sys.prefix, "bin").iterdir():
+        if not (folder / "bin" / program.name).exists():
+            (folder / "bin" / program.name).symlink_to(program)
+
+
+def site_packages() -> str:
+    """Return the folder of the packages of this Python."""
+    return sysconfig.get_path("purelib")
+
+
 def first_failure(tree: Path, path: str, changed: str, tests: Sequence[str]) -> str | None:
     """Return a test that fails with a change, "a test does not end", or None if all pass."""
     target = tree / path
@@ -135,8 +156,9 @@ def run_tests(tree: Path, tests: Sequence[str]) -> str | None:
     Python must not keep what it compiled: it recognises an old file by its size and by its time in
     whole seconds.
     """
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--numprocesses=2", *tests]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
+    python = str(tree / ".venv/bin/python")
+    command = [python, "-m", "pytest", "-x", "-q", "-rfE", "--numprocesses=2", *tests]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
         command,
         cwd=tree,

@@ -21,6 +21,7 @@ from tests.harness import REPO, Hpcrun
 RUNS = REPO / "tests/data/runs"
 GOLDEN = Path(__file__).parent / "commands"
 SUBMITTED_FROM = "/home/researcher/work"
+SLURM = "sacct sacctmgr sbatch scancel scontrol sinfo squeue sshare sstat".split()
 BATCH = """\
 #!/bin/bash
 #SBATCH --job-name=fit --nodes=2 --gpus-per-node=4
@@ -38,6 +39,8 @@ def person() -> Iterator[Hpcrun]:
     with tempfile.TemporaryDirectory(prefix="runs-", dir="/tmp") as folder:
         hpcrun = Hpcrun(folder=Path(folder), checkout=REPO, venv=Path(sys.prefix))
         shutil.copytree(RUNS, hpcrun.runs, dirs_exist_ok=True)
+        for name in SLURM:  # on each machine alike
+            hpcrun.program(f"bin/{name}", "echo 'Unable to contact slurm controller' >&2; exit 1")
         hpcrun.write("work/train.py", "print(1)\n")
         hpcrun.write("train.sbatch", BATCH)
         for record in (*hpcrun.runs.glob("*/run.json"), *hpcrun.runs.glob("studies/*/*.json")):
@@ -59,7 +62,8 @@ def test_a_command_prints_what_it_did(person: Hpcrun, name: str, update_golden: 
 
 def transcript(person: Hpcrun, line: str) -> str:
     """Return a command, its exit status and its output, without this test's folders and times."""
-    done = person(*shlex.split(line)[2:])
+    path = f"{person.folder}/bin:{person.environ['PATH']}"
+    done = person(*shlex.split(line)[2:], env={"PATH": path})
     text = f"{line}\nexit status {done.returncode}\n"
     for stream, printed in (("stdout", done.stdout), ("stderr", done.stderr)):
         text += f"--- {stream}\n{printed}"
