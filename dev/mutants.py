@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
+from dev.copies import make_environment
 from dev.syntax import is_python, left_out_spans
 from tests.harness import REPO
 
@@ -117,22 +117,6 @@ def places_of(name: str, source: str) -> Iterator[Place]:
                 by_start.setdefault(start, []).append((operator, occurrence))
     for start in sorted(by_start):
         yield Place(name, start[0], tuple(by_start[start]))
-
-
-def make_environment(tree: Path) -> None:
-    """Make a virtual environment whose hpcrun is this tree; all else is that of this Python."""
-    folder = tree / ".venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    (packages,) = folder.glob("lib/python3*/site-packages")
-    (packages / "tree.pth").write_text(f"{tree}\n{site_packages()}\n")
-    for program in Path(sys.prefix, "bin").iterdir():
-        if not (folder / "bin" / program.name).exists():
-            (folder / "bin" / program.name).symlink_to(program)
-
-
-def site_packages() -> str:
-    """Return the folder of the packages of this Python."""
-    return sysconfig.get_path("purelib")
 
 
 def first_failure(tree: Path, path: str, changed: str, tests: Sequence[str]) -> str | None:

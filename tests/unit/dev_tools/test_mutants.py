@@ -6,7 +6,7 @@ import ast
 import subprocess
 from pathlib import Path
 
-from dev.mutants import make_environment
+from dev.copies import make_environment
 from dev.syntax import is_python, left_out_spans
 
 SOURCE = """\
