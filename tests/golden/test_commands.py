@@ -1,7 +1,8 @@
 """What commands print, mostly of runs that are over, compared with golden files.
 
 The first line of each file in tests/golden/commands is the command. `make golden` writes the rest:
-a new case is a file with that one line. The runs are in tests/data/runs.
+a new case is a file with that one line. In tests/golden/sessions each line of a command
+begins with "$". The runs are in tests/data/runs.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.harness import REPO, Hpcrun
+from tests.harness import REPO, SYSTEM_PATH, Hpcrun
 
 RUNS = REPO / "tests/data/runs"
 GOLDEN = Path(__file__).parent / "commands"
+SESSIONS = Path(__file__).parent / "sessions"
+"""Commands of which one changes what the next one sees."""
 SUBMITTED_FROM = "/home/researcher/work"
 SLURM = "sacct sacctmgr sbatch scancel scontrol sinfo squeue sshare sstat".split()
 BATCH = """\
@@ -33,11 +37,12 @@ srun torchrun --nnodes 2 --nproc-per-node 4 train.py --lr 0.1 --seed $SLURM_ARRA
 """
 
 
-@pytest.fixture(scope="module")
-def person() -> Iterator[Hpcrun]:
-    """Return a person with these runs, in a folder whose path has always the same length."""
+@contextmanager
+def person_with_runs() -> Iterator[Hpcrun]:
+    """Yield a person with these runs, in a folder whose path has always the same length."""
     with tempfile.TemporaryDirectory(prefix="runs-", dir="/tmp") as folder:
-        hpcrun = Hpcrun(folder=Path(folder), checkout=REPO, venv=Path(sys.prefix))
+        path = f"{folder}/bin:{sys.prefix}/bin:{SYSTEM_PATH}"
+        hpcrun = Hpcrun(Path(folder), REPO, Path(sys.prefix), extra={"PATH": path})
         shutil.copytree(RUNS, hpcrun.runs, dirs_exist_ok=True)
         for name in SLURM:  # on each machine alike
             hpcrun.program(f"bin/{name}", "echo 'Unable to contact slurm controller' >&2; exit 1")
@@ -46,6 +51,13 @@ def person() -> Iterator[Hpcrun]:
         for record in (*hpcrun.runs.glob("*/run.json"), *hpcrun.runs.glob("studies/*/*.json")):
             text = record.read_text("utf-8")
             record.write_text(text.replace(SUBMITTED_FROM, f"{folder}/work"), "utf-8")
+        yield hpcrun
+
+
+@pytest.fixture(scope="module")
+def person() -> Iterator[Hpcrun]:
+    """Return a person whose runs no command of a test changes."""
+    with person_with_runs() as hpcrun:
         yield hpcrun
 
 
@@ -60,15 +72,32 @@ def test_a_command_prints_what_it_did(person: Hpcrun, name: str, update_golden: 
     assert text == golden, "make golden, and read the difference"
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in SESSIONS.iterdir()))
+def test_a_session_goes_as_it_did(name: str, update_golden: bool) -> None:
+    path = SESSIONS / f"{name}.txt"
+    golden = path.read_text("utf-8")
+    lines = [line for line in golden.splitlines() if line.startswith("$ ")]
+    with person_with_runs() as own:
+        text = "".join(transcript(own, line) for line in lines)
+    if update_golden:
+        path.write_text(text, "utf-8")
+        return
+    assert text == golden, "make golden, and read the difference"
+
+
 def transcript(person: Hpcrun, line: str) -> str:
     """Return a command, its exit status and its output, without this test's folders and times."""
-    path = f"{person.folder}/bin:{person.environ['PATH']}"
-    done = person(*shlex.split(line)[2:], env={"PATH": path})
+    if "|" in line:
+        done = person.shell(f"cd {person.folder}; {line[2:]}")
+    else:
+        done = person(*shlex.split(line)[2:])
     text = f"{line}\nexit status {done.returncode}\n"
     for stream, printed in (("stdout", done.stdout), ("stderr", done.stderr)):
         text += f"--- {stream}\n{printed}"
     text = re.sub(r'(?<="script": )"#!.*', "THE SCRIPT", text)  # tests/golden/scripts has those
     text = re.sub(r'(?<="until_s": )[\d.]+', "NOW", text)
+    text = re.sub(r"\b\d+ d ago  ", "DAYS ago ", text)
+    text = re.sub(r'\b\d+K\b|(?<=bytes": )\d+', "SIZE", text)  # file systems differ
     text = re.sub(r"\b\d{8}-\d{6}-(true[\w-]*)-[0-9a-f]{4}\b", r"NOW-\1-ID", text)
     for folder, name in ((person.venv, "VENV"), (REPO, "CHECKOUT"), (person.folder, "FOLDER")):
         text = text.replace(str(folder), name)

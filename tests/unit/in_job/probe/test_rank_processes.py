@@ -33,7 +33,7 @@ WAITS = "import sys; print('up', flush=True); sys.stdin.read()"
 
 
 @contextmanager
-def process(code: str = WAITS, *, command: tuple[str, ...] = (), **env: str) -> Iterator[int]:
+def process(code: str = WAITS, command: tuple[str, ...] = (), /, **env: str) -> Iterator[int]:
     """Start a program that has begun, and yield its process id."""
     argv = [*command, *([] if command else [sys.executable, "-c", code])]
     pipe = subprocess.PIPE
@@ -88,7 +88,7 @@ def test_a_process_is_described(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_not_python() -> None:
-    with process(command=("/bin/cat",)) as pid:
+    with process(WAITS, ("/bin/cat",)) as pid:
         assert not Process(pid).is_python
 
 
@@ -100,7 +100,7 @@ def test_an_ended_process_has_nothing_to_peek_at() -> None:
 
 def test_the_oldest_python_trains() -> None:
     with (
-        process(command=("/bin/cat",)) as cat,
+        process(WAITS, ("/bin/cat",)) as cat,
         process() as older,
         process() as younger,
     ):
@@ -167,7 +167,7 @@ def reading(pid: int) -> dict[str, object]:
 
 
 def test_a_rank_that_is_not_python_lacks_a_stack() -> None:
-    with process(command=("/bin/cat",), HPCRUN_NODE="n1") as pid:
+    with process(WAITS, ("/bin/cat",), HPCRUN_NODE="n1") as pid:
         answer = reading(pid)
         assert (answer["rank"], answer["node"], answer["pid"]) == (5, "n1", pid)
         assert answer["lacks"] == "cat is not Python"
@@ -180,7 +180,7 @@ def test_a_python_of_its_own_without_py_spy(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "python3").symlink_to(os.path.realpath(sys.executable))
-    with process(command=(str(tmp_path / "python3"), "-c", "input()"), PATH=str(tmp_path)) as pid:
+    with process(WAITS, (str(tmp_path / "python3"), "-c", "input()"), PATH=str(tmp_path)) as pid:
         assert reading(pid)["lacks"] == NONE
 
 
