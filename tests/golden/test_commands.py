@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +26,16 @@ GOLDEN = Path(__file__).parent / "commands"
 SESSIONS = Path(__file__).parent / "sessions"
 """Commands of which one changes what the next one sees."""
 SUBMITTED_FROM = "/home/researcher/work"
+CHANGES = (
+    (r'(?<=_s": )(?!17697)1\d{9}(\.\d+)?', "NOW"),
+    (r"\b(?!20260130)20\d{6}-\d{6}-([\w-]+)-[0-9a-f]{4}\b", r"NOW-\1-ID"),
+    (rf'(?<="host": "){re.escape(socket.gethostname())}(?=")', "HOST"),
+    (r"as of \d+ s ago", "as of TIME ago"),
+    (r"--user=\d+", "--user=ID"),
+    (r"\b\d+ d ago  ", "DAYS ago "),
+    (r'\b\d+K\b|(?<=bytes": )\d+', "SIZE"),  # file systems differ
+)
+"""What another time, machine or user changes, and what stands in its place."""
 SLURM = "sacct sacctmgr sbatch scancel scontrol sinfo squeue sshare sstat".split()
 BATCH = """\
 #!/bin/bash
@@ -95,10 +106,8 @@ def transcript(person: Hpcrun, line: str) -> str:
     for stream, printed in (("stdout", done.stdout), ("stderr", done.stderr)):
         text += f"--- {stream}\n{printed}"
     text = re.sub(r'(?<="script": )"#!.*', "THE SCRIPT", text)  # tests/golden/scripts has those
-    text = re.sub(r'(?<="until_s": )[\d.]+', "NOW", text)
-    text = re.sub(r"\b\d+ d ago  ", "DAYS ago ", text)
-    text = re.sub(r'\b\d+K\b|(?<=bytes": )\d+', "SIZE", text)  # file systems differ
-    text = re.sub(r"\b\d{8}-\d{6}-(true[\w-]*)-[0-9a-f]{4}\b", r"NOW-\1-ID", text)
+    for pattern, instead in CHANGES:
+        text = re.sub(pattern, instead, text)
     for folder, name in ((person.venv, "VENV"), (REPO, "CHECKOUT"), (person.folder, "FOLDER")):
         text = text.replace(str(folder), name)
     return text

@@ -12,7 +12,7 @@ from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.record import LastStatus
 from tests.unit.builders import run, write
 
-HOUR = 3600.0
+HOUR = 3600
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ HOUR = 3600.0
     ],
 )
 def test_a_quarter_of_a_long_limit_is_little(
-    state: str, ran_s: float | None, limit_s: float | None, advised: bool
+    state: str, ran_s: int | None, limit_s: int | None, advised: bool
 ) -> None:
     status = LastStatus(state, 0.0, elapsed_s=ran_s, limit_s=limit_s)
     assert bool(time_advice(status)) is advised
