@@ -2,7 +2,8 @@
 
 ``python -m dev.mutants --count 25 --seed 1``. The changes are cosmic-ray's: another comparison,
 ``and`` for ``or``, a ``not`` more or less, another number, a loop that does not run. Each is made
-in a copy of the checkout, in which the tests of its folder run until one fails, then all.
+in a copy of the checkout, in which the tests of its folder run until one fails, then all. The copy
+has a virtual environment of its own, so that the commands of tests run the copy, too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
+from dev.copies import make_environment
 from dev.syntax import is_python, left_out_spans
 from tests.harness import REPO
 
@@ -58,6 +60,9 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-", dir="/var/tmp") as folder:
         tree = Path(folder, "tree")
         shutil.copytree(REPO, tree, ignore=_NOT_COPIED, symlinks=True)
+        make_environment(tree)
+        if failure := run_tests(tree, options.tests):
+            sys.exit(f"without a change fails {failure}")
         chosen = changes(options.only, options.count, options.seed)
         for number, (place, changed) in enumerate(chosen, 1):
             test = first_failure(tree, place.path, changed, options.tests)
@@ -135,8 +140,9 @@ def run_tests(tree: Path, tests: Sequence[str]) -> str | None:
     Python must not keep what it compiled: it recognises an old file by its size and by its time in
     whole seconds.
     """
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--numprocesses=2", *tests]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
+    python = str(tree / ".venv/bin/python")
+    command = [python, "-m", "pytest", "-x", "-q", "-rfE", "--numprocesses=2", *tests]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
         command,
         cwd=tree,

@@ -151,3 +151,11 @@ def test_a_run_that_continues_from_another_one_is_not_judged(tmp_path: Path) -> 
 def test_an_attempt_that_completed_had_no_need_of_a_checkpoint(tmp_path: Path) -> None:
     of_run = item(tmp_path, steps(0, 96), steps(0, 66), reason="")
     assert OVER not in explain(of_run, ()).summary
+
+
+def test_an_epoch_that_goes_on_is_no_new_start(tmp_path: Path) -> None:
+    line = "epoch {} step {}"
+    first = "".join(line.format(0, step) + "\n" for step in range(20))
+    second = "".join(line.format(1, step) + "\n" for step in range(20))
+    assert OVER not in explained(tmp_path, first, second).summary
+    assert OVER in explained(tmp_path / "again", first, first).summary

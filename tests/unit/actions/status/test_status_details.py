@@ -1,51 +1,79 @@
-"""What an ended run could have asked for, and what a running one says."""
+"""status --verbose: the last output and metrics of a run, and the advice to request less time."""
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_details import last_line, last_metrics, time_advice
+from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.details_text import bar_text
 from tests.unit.builders import run, write
 
+HOUR = 3600
 
-def test_too_long_a_limit_is_remarked_on(subtests: pytest.Subtests) -> None:
-    for state, ran_s, limit_s, is_said in (
-        ("COMPLETED", 7200, 172_800, True),
-        ("COMPLETED", 7200, 9000, False),
-        ("COMPLETED", 60, 3600, False),
-        ("FAILED", 60, 172_800, False),
+
+@pytest.mark.parametrize(
+    ("state", "ran_s", "limit_s", "advised"),
+    [
+        ("COMPLETED", 899, 3604, True),
+        ("COMPLETED", 901, 3604, False),
+        ("COMPLETED", 899, 3600, False),
+        ("COMPLETED", 60, 24 * HOUR, True),
+        ("FAILED", 60, 24 * HOUR, False),
+        ("COMPLETED", None, 24 * HOUR, False),
         ("COMPLETED", 60, None, False),
-    ):
-        with subtests.test(state=state):
-            said = time_advice(LastStatus(state, 1.0, final=True, elapsed_s=ran_s, limit_s=limit_s))
-            assert ["--time" in text for text in said] == [True] * is_said
+    ],
+)
+def test_a_quarter_of_a_long_limit_is_little(
+    state: str, ran_s: int | None, limit_s: int | None, advised: bool
+) -> None:
+    status = LastStatus(state, 0.0, elapsed_s=ran_s, limit_s=limit_s)
+    assert bool(time_advice(status)) is advised
 
 
-def test_the_last_line_and_the_last_metrics_of_rank_0(tmp_path: Path) -> None:
-    item = RunStatus(run(), tmp_path, LastStatus("RUNNING", 1.0))
-    assert last_line(item) is None
-    assert last_metrics(item) == {}
-    attempt = tmp_path / "elements/0/attempts/0"
-    write(attempt / "start", json.dumps({"job_id": "1", "host": "n1", "started": 1.0}))
-    assert last_line(item) is None
-    assert last_metrics(item) == {}
-    write(attempt / "rank-0.out", "first\nepoch 1: 10%\repoch 1: 20%\r\n\n")
-    write(attempt / "rank-0.metrics", '{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n{"st')
-    assert last_line(item) == "epoch 1: 20%"
-    os.utime(attempt / "rank-0.out", (1000.0, 1000.0))
-    write(attempt / "rank-0.err", "INFO epoch 2\n")
-    assert last_line(item) == "INFO epoch 2"  # of the stream that it wrote to last
-    assert last_metrics(item) == {"step": 2, "loss": 0.25}
+def started(folder: Path, **files: str) -> RunStatus:
+    attempt = RunFolder(folder).element(0).attempt(0)
+    write(attempt.start, '{"job_id": "4711", "host": "n0", "started": 1.0}')
+    if "out" in files:
+        write(attempt.rank_log(0, "out"), files["out"])
+    if "metrics" in files:
+        write(attempt.rank_metrics(0), files["metrics"])
+    return RunStatus(run(), folder, LastStatus("RUNNING", 500.0))
 
 
-def test_a_bar_is_never_longer_than_it_is() -> None:
-    assert bar_text(1800, 3600) == "██████████░░░░░░░░░░ 50%, 30:00 of 1:00:00"
-    assert bar_text(9999, 3600).startswith("████████████████████ 100%")
-    assert bar_text(-5, 3600).startswith("░░░░░░░░░░░░░░░░░░░░ 0%")
+def test_a_run_that_has_not_started_has_no_output(tmp_path: Path) -> None:
+    pending = RunStatus(run(), tmp_path, LastStatus("PENDING", 500.0))
+    assert last_line(pending) is None
+    assert last_metrics(pending) == {}
+
+
+def test_the_last_line_is_that_of_rank_0(tmp_path: Path) -> None:
+    assert last_line(started(tmp_path, out="one\ntwo\n")) == "two"
+
+
+def test_an_empty_log_has_no_last_line(tmp_path: Path) -> None:
+    assert last_line(started(tmp_path, out="")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "metrics"),
+    [
+        ('{"loss": 1}\n{"loss": 0.5, "step": 3}\n', {"loss": 0.5, "step": 3}),
+        ('{"loss": 1}\n{"loss": 0.', {"loss": 1}),
+        ('{"loss": 1, "name": "a", "more": [1]}\n', {"loss": 1, "name": "a"}),
+        ("x\ny\n", {}),
+        ("", {}),
+    ],
+    ids="last incomplete plain no-metrics empty".split(),
+)
+def test_the_last_whole_metrics_are_shown(
+    tmp_path: Path, text: str, metrics: dict[str, object]
+) -> None:
+    assert last_metrics(started(tmp_path, metrics=text)) == metrics
+
+
+def test_a_run_without_metrics_has_none(tmp_path: Path) -> None:
+    assert last_metrics(started(tmp_path)) == {}

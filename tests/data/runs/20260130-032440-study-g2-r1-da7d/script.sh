@@ -1,0 +1,70 @@
+#!/bin/bash
+# study-g2-r1: 1 node x 2 a100 GPUs, 2 ranks by srun
+# Written by hpcrun 0.1.0 from profile a100. Complete as it stands: `sbatch` this file by hand does the same.
+#SBATCH --job-name=study-g2-r1
+#SBATCH --partition=gpu
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=16
+#SBATCH --gres=gpu:a100:2
+#SBATCH --mem=240G
+#SBATCH --time=00:05:00
+#SBATCH --no-requeue
+#SBATCH --open-mode=append
+
+exec {came}<<<"$(base64 "/proc/$$/environ")" # keep the original environment for jobs that this job submits
+
+# Folder for records and logs. hpcrun submit sets it; without hpcrun, create one in the folder where sbatch was called.
+element=${SLURM_ARRAY_TASK_ID:-0}
+job=$SLURM_JOB_ID
+attempt=${SLURM_RESTART_COUNT:-0} attempts=${HPCRUN_RUN_DIR-}/elements/$element/attempts
+# A folder with the id of another job, or started by another job, was inherited from that job: do not use it.
+if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -n "${HPCRUN_JOB_ID-}" ] ||
+  { [ -e "$attempts/0/start" ] && { [ "$attempt" = 0 ] || ! grep -qsF "\"$job\"" "$attempts/0/start"; }; }; then
+  HPCRUN_RUN_DIR=${SLURM_SUBMIT_DIR:-$PWD}/hpcrun-$SLURM_JOB_ID
+fi
+HPCRUN_JOB_ID=$job
+# The next free number: after restarts in the same allocation there are more attempts than requeues.
+while [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; do attempt=$((attempt + 1)); done
+export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
+export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
+export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # shared by all attempts
+(umask go-w && mkdir -p "$HPCRUN_ATTEMPT_DIR") || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
+(umask go-w && printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start")
+fail() { # MESSAGE: print it, and record it for hpcrun status
+  echo "hpcrun: $1" >&2
+  (umask go-w && printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit")
+  exit 1
+}
+(umask go-w && mkdir -p "$HPCRUN_CHECKPOINT_DIR") || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
+
+# If the job's folder does not exist on this node, Slurm starts the job in /tmp.
+[ "$PWD" != /tmp ] || [ -x "${SLURM_SUBMIT_DIR:-.}/." ] || fail "there is no folder $SLURM_SUBMIT_DIR on $HOSTNAME: it is gone, or this node does not have it"
+
+export OMP_NUM_THREADS=16 # CPUs of one rank; torchrun would set 1
+
+# torch's flight recorder, which writes the last collectives of a hang for hpcrun explain.
+export TORCH_FR_BUFFER_SIZE="2000"
+export TORCH_NCCL_DUMP_ON_TIMEOUT="1"
+export TORCH_FR_DUMP_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+
+# From the profile and --env.
+export NCCL_DEBUG=WARN
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
+
+# The command of every rank.
+command=(/home/researcher/project/.venv/bin/python -u train.py bs=256)
+
+# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit keeps a copy for the run.
+launch=$HPCRUN_RUN_DIR/programs/launch
+[ -e "$launch" ] || launch=/home/researcher/project/hpcrun/in_job/launch # submitted by hand: use the hpcrun that wrote this script
+[ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
+command -v /home/researcher/project/.venv/bin/python >/dev/null || fail 'there is no /home/researcher/project/.venv/bin/python on this node'
+launch=(/home/researcher/project/.venv/bin/python -ISB "$launch/__main__.py")
+
+# --kill-on-bad-exit: a failed task ends all tasks; they would wait 300 s in torchrun's exit barrier. --wait=0: no limit for slow
+# ranks at the end. --cpus-per-task: since Slurm 22.05, srun does not inherit it.
+exec "${launch[@]}" job --came "$came" -- \
+  srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --cpus-per-task=16 --wait=0 --export=ALL --kill-on-bad-exit=1 \
+  "${launch[@]}" rank --task -- "${command[@]}"
