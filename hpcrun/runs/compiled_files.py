@@ -17,6 +17,7 @@ _WARM: dict[str, reading.Kind] = {
     "run": reading.text,
     "files": reading.whole(),
     "cold": reading.text,
+    "set": reading.list_of(reading.text),
 }
 _NEW: dict[str, reading.Kind] = {
     "files": reading.whole(),
@@ -46,6 +47,7 @@ class CompiledFiles:
         unpacked: the number of these files.
         why_cold: why the attempt started cold although there were such files; empty otherwise.
         new: node → what its compilers have made, of nodes where this is more than nothing.
+        chosen: the variables of compilers that a person has set: their files are not kept.
         saved: the bytes of the archives with the new files; None if they are not all there.
     """
 
@@ -53,6 +55,7 @@ class CompiledFiles:
     unpacked: int
     why_cold: str
     new: Mapping[str, NewFiles]
+    chosen: tuple[str, ...]
     saved: int | None
 
 
@@ -67,6 +70,7 @@ def compiled_files(attempt: Attempt) -> CompiledFiles | None:
         unpacked=record.get("files", 0),
         why_cold=record.get("cold", ""),
         new=_new_files(attempt.folder),
+        chosen=tuple(record.get("set", ())),
         saved=_saved(attempt.folder, record.get("into", "")),
     )
 

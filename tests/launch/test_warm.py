@@ -130,9 +130,11 @@ print(sorted(os.listdir(os.environ["TORCHINDUCTOR_CACHE_DIR"] + "/fxgraph/ab")))
         assert [running.out(node) for node in (0, 1)] == ["['0', '1']\n"] * 2
 
 
-def test_a_variable_that_a_person_has_set_stays(kept: Kept, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["shell", "script"])
+def test_a_variable_that_a_person_has_set_stays(kept: Kept, tmp_path: Path, by: str) -> None:
     own = str(tmp_path / "own")
-    out = kept.out(env={"TORCHINDUCTOR_CACHE_DIR": own})
+    noted = {"HPCRUN_PUT_TORCHINDUCTOR_CACHE_DIR": own} if by == "script" else {}
+    out = kept.out(env={"TORCHINDUCTOR_CACHE_DIR": own, **noted})
     assert out.startswith(f"cold {own}/")
     assert kept.generations() == []
 
@@ -192,11 +194,6 @@ def _link(path: Path) -> None:
     _rewrite(path, member)
 
 
-def _name_a_file_of_others(path: Path) -> None:
-    group = b'{"child_paths": {"k.cubin": "/before/../../k.cubin"}}'
-    _rewrite(path, tarfile.TarInfo("triton/.triton/cache/A/__grp__k.json"), group)
-
-
 def _open_to_all(path: Path) -> None:
     path.chmod(0o666)
 
@@ -211,7 +208,6 @@ HARMS = [
     pytest.param(_flip, "it is damaged", id="a bit"),
     pytest.param(_lead_outside, "it has 'inductor/../../../../../escaped'", id="outside"),
     pytest.param(_link, "it has 'inductor'", id="link inside"),
-    pytest.param(_name_a_file_of_others, "a list of Triton's", id="Triton's list"),
     pytest.param(_open_to_all, "others may have written it", id="writable by others"),
     pytest.param(_replace_by_a_link, "Too many levels of symbolic links", id="link"),
 ]
@@ -319,16 +315,60 @@ def test_a_retry_of_a_warm_start_with_steps_is_warm(kept: Kept) -> None:
         assert "warm " in retried.read_text()
 
 
-def test_lists_of_triton_name_the_folder_in_which_they_lie(tmp_path: Path) -> None:
+LISTS = [
+    pytest.param('{"k": "BEFORE/A/k"}', '{"k": "AFTER/A/k"}', id="inside"),
+    pytest.param('{"k": "/tmp/A/k", "o": "BEFORE/A/o"}', '{"o": "AFTER/A/o"}', id="elsewhere"),
+    pytest.param('{"k": "BEFORE/../k"}', "{}", id="above"),
+    pytest.param('["k"]', "{}", id="no table"),
+    pytest.param("[" * 10000, "{}", id="nested"),
+]
+
+
+@pytest.mark.parametrize(("paths", "moved"), LISTS)
+def test_lists_of_triton_name_the_folder_in_which_they_lie(
+    tmp_path: Path, paths: str, moved: str
+) -> None:
     before = tmp_path / "before"
     after = tmp_path / "after"
-    group = before / "triton/A/__grp__k.json"
+    group = before / "A/__grp__k.json"
     group.parent.mkdir(parents=True)
-    group.write_text(f'{{"child_paths": {{"k.cubin": "{before}/triton/A/k.cubin"}}}}')
-    archive.write(str(tmp_path / "a"), str(before), ["triton/A/__grp__k.json"])
-    archive.unpack(str(tmp_path / "a"), str(tmp_path / "part"), str(after))
-    moved = (tmp_path / "part/triton/A/__grp__k.json").read_text()
-    assert moved == f'{{"child_paths": {{"k.cubin": "{after}/triton/A/k.cubin"}}}}'
+    group.write_text(f'{{"child_paths": {paths.replace("BEFORE", str(before))}}}')
+    whole = str(tmp_path / "whole")
+    archive.write(whole, str(tmp_path / "aside"), str(before), ["A/__grp__k.json"])
+    archive.unpack(whole, str(tmp_path / "part"), str(after))
+    text = (tmp_path / "part/A/__grp__k.json").read_text()
+    assert text == f'{{"child_paths": {moved.replace("AFTER", str(after))}}}'
+
+
+def test_an_archive_that_takes_too_long_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("content")
+    with pytest.raises(TimeoutError):
+        archive.write(str(tmp_path / "whole"), str(tmp_path / "aside"), str(tmp_path), ["file"], 0)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_no_archive_can_have_is_not_saved(kept: Kept) -> None:
+    strange = (
+        COMPILE
+        + """
+os.link(made, made.with_name("linked"))
+os.mkfifo(made.with_name("fifo"))
+made.with_name("link").symlink_to(made)
+made.with_name("new\\nline").touch()
+"""
+    )
+    strange = strange.replace("sys.exit(int(sys.argv[2]))", "")
+    kept.out(program=strange)
+    assert kept.out().startswith("warm ")
+
+
+def test_nothing_is_kept_where_others_can_write(
+    kept: Kept, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept.runs.chmod(0o777)
+    show = 'import os; print(os.environ.get("TORCHINDUCTOR_CACHE_DIR"))'
+    assert kept.out(program=show) == "None\n"
+    assert f"others may write to {kept.runs}; keep runs in a folder of" in capfd.readouterr().err
 
 
 def test_ranks_of_one_node_save_once_at_the_end_of_the_last(kept: Kept) -> None:

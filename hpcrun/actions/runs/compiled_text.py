@@ -33,14 +33,21 @@ def compiling_sentence(files: CompiledFiles, now_s: float) -> str:
 
 
 def _new_text(attempt: Attempt, files: CompiledFiles) -> str:
-    if not files.new:
-        return "nothing compiled" if attempt.exit else "nothing compiled so far"
-    last_s = max(new.last_s for new in files.new.values())
-    span = format_span(max(0.0, last_s - attempt.started_s))
-    text = f"{_number(files)} in the first {span}"
-    if files.saved is None:
-        return text
-    return f"{text}; saved, {files.saved / 1e6:.1f} MB: the next run starts warm"
+    if files.new:
+        last_s = max(new.last_s for new in files.new.values())
+        span = format_span(max(0.0, last_s - attempt.started_s))
+        text = f"{_number(files)} in the first {span}"
+    elif attempt.exit is None:
+        text = "nothing compiled so far"
+    elif attempt.exit.status:  # a killed node counts no files
+        text = "no new file is known"
+    else:
+        text = "nothing compiled"
+    if files.saved is not None:
+        text += f"; saved, {files.saved / 1e6:.1f} MB: the next run starts warm"
+    if files.chosen:
+        text += f"; not counted, since it is set: {', '.join(files.chosen)}"
+    return text
 
 
 def _number(files: CompiledFiles) -> str:

@@ -30,6 +30,10 @@ FOLDER = "HPCRUN_NODE_DIR"
 RANK = "HPCRUN_RANK"
 """The variable with the number of the rank, for its program."""
 PREFIX = "hpcrun-node-"
+COMPILED_PREFIX = "hpcrun-compiled-"
+"""How the names of these folders begin, and those of the folders of compiled files."""
+COMPILED_LEFT_S = 600.0
+"""A folder of compiled files is filled so long before the ranks start and hold it."""
 STAGE = "HPCRUN_STAGE"
 STAGE_PREFIX = "hpcrun-stage-"
 KEPT = "hpcrun-kept-"
@@ -230,6 +234,7 @@ def _enter(path: str, message: str = "") -> NodeFolder:
             raise OSError("not on the node's own disk") from None
     if not message:
         sweep(place, PREFIX, YOUNG_S)
+        sweep(place, COMPILED_PREFIX, COMPILED_LEFT_S)
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:

@@ -72,7 +72,9 @@ def warn_of_foreign_folder() -> None:
         return
     if owner != os.getuid():
         where = f"{os.environ['HPCRUN_NODE']}: {path} belongs to another user (uid {owner})"
-        records.say(f"{where}, who can run code in this job by torch.compile; use --warm")
+        records.say(
+            f"{where}, who can run code in this job by torch.compile; {INDUCTOR} names another"
+        )
 
 
 def _first_set(names: tuple[str, ...]) -> str:

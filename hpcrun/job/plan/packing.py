@@ -22,7 +22,6 @@ _REFUSED = {
     "torchrun": "each element of a pack is one process; leave it out",
     "stage": "its elements would copy and remove the same data; --setup copies it once for all of "
     "them",
-    "warm": "its elements start at once on one node; leave it out",
     "roles": "an element with roles needs nodes of its own; leave out --pack",
 }
 """Fields of a request that do not work with a pack → why, and what to do."""

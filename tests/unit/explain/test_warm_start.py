@@ -56,7 +56,7 @@ def test_an_error_that_names_a_compiled_file_suspects_it(tmp_path: Path) -> None
 def test_the_evidence_says_how_the_attempt_started(tmp_path: Path) -> None:
     found = explained(failed(tmp_path, WARM, status=1))
     (evidence,) = [each for each in found.evidence if each.who == "compiled files"]
-    assert evidence.lines == ("warm: 66 compiled files of run run-1; nothing compiled",)
+    assert evidence.lines == ("warm: 66 compiled files of run run-1; no new file is known",)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def compiled(attempt: Attempt, node: str, **record: float) -> None:
 
 
 def files(**facts: object) -> CompiledFiles:
-    known = {"run": "", "unpacked": 0, "why_cold": "", "new": {}, "saved": None}
+    known = {"run": "", "unpacked": 0, "why_cold": "", "new": {}, "chosen": (), "saved": None}
     return CompiledFiles(**{**known, **facts})  # type: ignore[arg-type]
 
 
@@ -181,6 +182,17 @@ def test_an_ended_attempt_has_compiled_nothing(attempt: Attempt) -> None:
 )
 def test_ranks_compile_while_new_files_come(now_s: float, sentence: str) -> None:
     assert compiling_sentence(files(new=SIXTY_SIX), now_s) == sentence
+
+
+def test_an_attempt_that_failed_may_have_compiled(attempt: Attempt) -> None:
+    ended = replace(attempt, exit=ExitRecord(143, "TERM", 1100.0))
+    assert compiled_row(ended, files()) == ("cold", "no new file is known")
+
+
+def test_a_variable_that_is_set_is_not_counted(attempt: Attempt) -> None:
+    known = files(chosen=("TRITON_HOME",))
+    text = "nothing compiled so far; not counted, since it is set: TRITON_HOME"
+    assert compiled_row(attempt, known) == ("cold", text)
 
 
 def test_ranks_without_new_files_do_not_compile() -> None:

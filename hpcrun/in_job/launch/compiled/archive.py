@@ -7,10 +7,13 @@ folder that nobody uses yet: gzip's checksum of all stands at its end.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import shutil
+import stat
 import tarfile
+import time
 import zlib
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
@@ -31,33 +34,68 @@ class DamagedArchiveError(Exception):
     """An archive is cut, changed, or has what no archive of compiled files has."""
 
 
-def write(path: str, folder: str, names: Iterable[str]) -> int:
-    """Write an archive of some files; return its size in bytes.
+def write(
+    path: str, aside: str, folder: str, names: Iterable[str], within_s: float | None = None
+) -> None:
+    """Write an archive of some files.
 
     Args:
         path: the archive, which is complete when it has this name.
+        aside: its name before.
         folder: the folder of the files.
         names: the files, relative to the folder; one that is gone is left out.
+        within_s: the time for it in seconds; None for no limit.
 
     Raises:
-        OSError: it cannot be written; nothing of it is left.
+        OSError: it cannot be written, or not in time; nothing of it is left.
     """
-    aside = f"{path}.{os.uname().nodename}.{os.getpid()}"
+    until = None if within_s is None else time.monotonic() + within_s
     try:
         headers = {_ROOT: folder}
         with tarfile.open(
             aside, "w:gz", compresslevel=1, format=tarfile.PAX_FORMAT, pax_headers=headers
         ) as tar:
             for name in names:
-                with suppress(FileNotFoundError):
-                    tar.add(os.path.join(folder, name), name, recursive=False)
+                with suppress(FileNotFoundError), open(os.path.join(folder, name), "rb") as file:
+                    tar.addfile(_member(name, os.fstat(file.fileno())), _Timed(file, until))
         os.chmod(aside, 0o600)
-        size = os.stat(aside).st_size
         os.replace(aside, path)
-        return size
     finally:
         with suppress(FileNotFoundError):
             os.unlink(aside)
+
+
+def _member(name: str, info: os.stat_result) -> tarfile.TarInfo:
+    """Return the entry of a plain file, without its owner; links to one file are several files."""
+    member = tarfile.TarInfo(name)
+    member.size = info.st_size
+    member.mode = stat.S_IMODE(info.st_mode)
+    member.mtime = info.st_mtime
+    return member
+
+
+class _Timed(io.RawIOBase):
+    """A file that can be read for a limited time.
+
+    Args:
+        file: the file.
+        until: the end of the time, by the monotonic clock; None for no limit.
+    """
+
+    def __init__(self, file: IO[bytes], until: float | None) -> None:
+        super().__init__()
+        self._file = file
+        self._until = until
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            TimeoutError: the time is over.
+        """
+        if self._until is not None and time.monotonic() > self._until:
+            raise TimeoutError("that takes too long")
+        return self._file.read(size)
 
 
 def unpack(path: str, folder: str, root: str) -> list[str]:
@@ -110,10 +148,10 @@ def _place(
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     try:
         with open(path, "xb") as target:
-            if not os.path.basename(path).startswith(_GROUP):
-                shutil.copyfileobj(content, target)
-            else:
+            if os.path.basename(path).startswith(_GROUP):
                 target.write(_moved_group(content.read(), *roots))
+            else:
+                shutil.copyfileobj(content, target)
     except FileExistsError:
         return False
     os.chmod(path, member.mode & 0o700)
@@ -124,18 +162,17 @@ def _place(
 def _moved_group(text: bytes, before: str, root: str) -> bytes:
     """Return a list of Triton with the paths of a folder that has another name now.
 
-    Raises:
-        DamagedArchiveError: it names a file outside this folder, which any user may have made.
+    A path outside this folder, where any user may have made a file, is left out: Triton compiles
+    what the list lacks.
     """
     try:
         group = json.loads(text)
         paths = {name: str(path) for name, path in group["child_paths"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedArchiveError(f"it has a list of Triton's that is none ({error})") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return b'{"child_paths": {}}'
     moved = {}
     for name, path in paths.items():
         relative = path[len(before) + 1 :]
-        if not before or not path.startswith(before + "/") or not _is_inside(relative):
-            raise DamagedArchiveError(f"it has a list of Triton's with {path!r}")
-        moved[name] = os.path.join(root, relative)
-    return json.dumps({**group, "child_paths": moved}).encode()
+        if before and path.startswith(f"{before}/") and _is_inside(relative):
+            moved[name] = os.path.join(root, relative)
+    return json.dumps({"child_paths": moved}).encode()

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import binascii
+import hashlib
 import os
+import stat
 
-from .. import rank_environment, records
+from .. import node_folder, rank_environment, records
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each node to import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOLDER = rank_environment.COMPILED
+SECRET = "HPCRUN_COMPILED_SECRET"
 INTO = "HPCRUN_COMPILED_INTO"
 MORE = "HPCRUN_COMPILED_VARIABLES"
 CPU = "HPCRUN_COMPILED_CPU"
 FILLED = "HPCRUN_COMPILED_FILLED"
-"""The variables with the beginning of the path of this folder, the generation in which it is saved,
-further variables of compilers, the kind of CPU of the head node, and whether the folder was filled.
+"""The variables with the beginning of the path of this folder, what its name on a node is made of,
+the generation in which it is saved, further variables of compilers, the kind of CPU of the head
+node, and whether the folder was filled.
 """
-PREFIX = "hpcrun-compiled-"
-"""How the name of the folder begins, before the job id."""
-LEFT_S = 3600.0
-"""A folder that no process holds was left by a killed job if it is as old."""
+LEAST_ROOM = 64 << 20
+"""A node with less room on its disk uses the folders that compilers choose themselves."""
 QUIET_S = 60.0
 """A file that has not changed for so long is complete: compilers write some in place, and may be
 killed."""
@@ -34,32 +36,56 @@ of this node has failed."""
 
 
 def path_on(node: str) -> str:
-    """Return the path of the folder of a node: nodes of one machine share its disk."""
-    return f"{os.environ[FOLDER]}-{node}"
+    """Return the path of the folder of a node.
+
+    Who sees the name of one node's folder cannot foresee that of another node's.
+    """
+    secret = os.environ[SECRET].encode()
+    code = hashlib.sha256(secret + os.fsencode(node)).hexdigest()[:16]
+    return f"{os.environ[FOLDER]}-{code}"
+
+
+def can_load_programs(place: str) -> bool:
+    """Return whether a folder is on this node's own disk, and programs can be loaded from it."""
+    try:
+        is_usable = os.access(place, os.W_OK) and not node_folder.is_shared(place)
+        return is_usable and not os.statvfs(place).f_flag & os.ST_NOEXEC
+    except OSError:
+        return False
+
+
+def room(place: str) -> int:
+    """Return the free bytes on the disk of a folder."""
+    disk = os.statvfs(place)
+    return disk.f_bavail * disk.f_frsize
 
 
 def unpacked_files(path: str) -> set[str]:
     """Return the names of the files that were unpacked into the folder."""
-    return set(records.read_text(UNPACKED, path).splitlines())
+    try:
+        with open(os.path.join(path, UNPACKED), encoding="utf-8") as file:
+            return set(file.read().splitlines())
+    except FileNotFoundError:  # nothing was unpacked
+        return set()
 
 
 def compiled_files(path: str) -> Iterator[tuple[str, float]]:
     """Yield name and time of the last change of each compiled file below the folder.
 
-    Locks, and files that are being written, are none.
+    Locks, files that are being written, and what an archive cannot have are none.
     """
     files = os.path.join(path, FILES)
     for place, folders, names in os.walk(files):
         folders[:] = [name for name in folders if name != "locks" and not name.startswith("tmp.")]
         for name in names:
             whole = os.path.join(place, name)
-            if name.endswith((".lock", ".tmp")) or os.path.islink(whole):
-                continue
             try:
-                changed_at = os.stat(whole).st_mtime
+                info = os.lstat(whole)
             except OSError:  # its compiler has just renamed it
                 continue
-            yield os.path.relpath(whole, files), changed_at
+            is_file = stat.S_ISREG(info.st_mode) and not name.endswith((".lock", ".tmp"))
+            if is_file and whole.isprintable():
+                yield os.path.relpath(whole, files), info.st_mtime
 
 
 def cpu_kind() -> str:

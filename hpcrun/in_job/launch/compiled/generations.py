@@ -4,7 +4,7 @@ A generation is what the nodes of one attempt have compiled: a folder ``TIME.RUN
 
 * NODE.CODE.BYTES.set: which set of compiled files a node has, and their size; an empty file, made
   when the node has something new;
-* CODE.claim: the node that made this file saves the set, and no other node with the same set;
+* CODE.claim: a link that names the node that saves the set: no other node with the same set does;
 * CODE.tar.gz: the files of the set.
 
 It is complete if each set that a node has named is there. Only complete ones are used, so a node
@@ -86,17 +86,24 @@ def enter(path: str, node: str, code: str, size: int) -> bool:
     names = records.names_in(path)
     for name in names:
         match = _SET.fullmatch(name)
-        if match and match["node"] == node:
-            records.remove(os.path.join(path, name))  # what it had when it saved before
+        is_cut_off = name.endswith(aside("", node))
+        if is_cut_off or (match and match["node"] == node):
+            records.remove(os.path.join(path, name))  # of this node, from when it saved before
     _touch(os.path.join(path, f"{node}.{code}.{size}.set"))
     claims = [name for name in names if name.endswith(CLAIM)]
     if len(claims) >= MOST_SETS:
         raise OSError(f"the nodes have more than {MOST_SETS} different sets of compiled files")
     try:
-        _touch(os.path.join(path, f"{code}{CLAIM}"))
+        os.symlink(node, os.path.join(path, f"{code}{CLAIM}"))
     except FileExistsError:
-        return False
+        return _was_cut_off(path, node, code)
     return True
+
+
+def _was_cut_off(path: str, node: str, code: str) -> bool:
+    """Return whether this node has begun to save a set before, and was killed."""
+    is_mine = os.readlink(os.path.join(path, f"{code}{CLAIM}")) == node
+    return is_mine and not os.path.exists(part(path, code))
 
 
 def _touch(path: str) -> None:
@@ -114,9 +121,23 @@ def part(path: str, code: str) -> str:
     return os.path.join(path, f"{code}{ENDING}")
 
 
+def aside(path: str, node: str) -> str:
+    """Return the path of an archive that a node writes, until it is complete."""
+    return f"{path}.{node}.part"
+
+
 def is_own(info: os.stat_result) -> bool:
     """Return whether a file or folder is this user's, and no other user may write it."""
     return info.st_uid == os.getuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def is_safe(folder: str) -> bool:
+    """Return whether no other user can replace what lies in a folder."""
+    try:
+        info = os.stat(folder)
+    except OSError:
+        return False
+    return is_own(info)
 
 
 def evict(folder: str) -> None:

@@ -18,13 +18,14 @@ from ..processes import launch_program
 from .folder import (
     FILES,
     FILLED,
-    LEFT_S,
+    LEAST_ROOM,
     MORE,
-    PREFIX,
     QUIET_S,
     UNCLEAN,
+    can_load_programs,
     compiled_files,
     path_on,
+    room,
     unpacked_files,
 )
 
@@ -82,10 +83,8 @@ class CompiledFolder:
         self._record(times)
         is_quiet = bool(times) and time.time() - max(times.values()) > QUIET_S
         if is_quiet and not self._has_saved_early:
-            import subprocess
-
             self._has_saved_early = True
-            self._saver = subprocess.Popen(["nice", *launch_program(), "warm", "--save"])
+            self._saver = _start_saver()
 
     def leave(self, *, ended_well: bool, may_save: bool) -> None:
         """Leave the folder; the last process of this node saves what is new, and removes it.
@@ -103,10 +102,10 @@ class CompiledFolder:
         if held is None:
             return
         times = self._new_files()
+        self._record(times)
         if may_save and times:
             from .saving import save  # slow to import, and most jobs have nothing to save
 
-            self._record(times)
             save(self._path, at_end=True)
         os.close(held)
         node_folder.remove(self._path)
@@ -125,7 +124,8 @@ class CompiledFolder:
             return
         self._recorded = len(times)
         node = os.environ["HPCRUN_NODE"]
-        fields = {"files": len(times), "first": min(times.values()), "last": max(times.values())}
+        first = max(0.0, min(times.values()))  # a compiler may set any time
+        fields = {"files": len(times), "first": first, "last": max(0.0, *times.values())}
         records.write(f"node-{node}.compiled", fields)
 
 
@@ -138,17 +138,26 @@ def use() -> CompiledFolder | None:
         return None
 
 
+def _start_saver() -> subprocess.Popen[bytes] | None:
+    import subprocess
+
+    try:
+        return subprocess.Popen([*launch_program(), "warm", "--save"])
+    except OSError as error:
+        records.say(f"--warm: {os.environ['HPCRUN_NODE']} saves only at the end: {error}")
+        return None
+
+
 def _set_variables(files: str) -> None:
     """Set the variables of compilers that are not set."""
     folders = {**VARIABLES}
     for name in os.environ.get(MORE, "").split():
         folders[name] = name.lower()
     for name, folder in folders.items():
-        put = tracker_environment.PUT + name
-        if name not in os.environ or os.environ[name] == os.environ.get(put):
+        if name not in os.environ:
             os.environ[name] = os.path.join(files, folder)
             # a job that the program submits does not get the variable
-            os.environ[put] = os.environ[name]
+            os.environ[tracker_environment.PUT + name] = os.environ[name]
 
 
 def _make(path: str) -> int:
@@ -157,7 +166,11 @@ def _make(path: str) -> int:
     Raises:
         OSError: it belongs to another user, or cannot be made.
     """
-    node_folder.sweep(os.path.dirname(path), PREFIX, LEFT_S)
+    place = os.path.dirname(path)
+    if not can_load_programs(place):
+        raise OSError(f"programs cannot be loaded from {place}")
+    if room(place) < LEAST_ROOM:
+        raise OSError(f"{place} has less than {LEAST_ROOM >> 20} MiB free")
     for _ in range(TRIES):
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)

@@ -5,11 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from typing import TYPE_CHECKING
 
 from .. import records
 from . import archive, generations
 from .folder import CPU, FILES, INTO, QUIET_S, UNCLEAN, compiled_files, cpu_kind, unpacked_files
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SAVE_S = 30.0
+"""How long the end of a job waits for what it saves."""
 _BY_PROCESS = ("fxgraph", "aotautograd")
 """Folders of Inductor whose files have a name of their own in each process: KEY/NAME."""
 _STATE = "dynamo"
@@ -29,24 +35,42 @@ def save(path: str, *, at_end: bool) -> None:
         return  # the next job looks for files of its head node's kind
     all_complete = at_end and not os.path.exists(os.path.join(path, UNCLEAN))
     now = time.time()
-    names = []
+    names = set()
     for name, changed_at in compiled_files(path):
         if all_complete or now - changed_at > QUIET_S:
-            names.append(name)
-    if not {*names} - unpacked_files(path):
+            names.add(name)
+    new = names - unpacked_files(path)
+    if not new:
         return
-    generation = os.environ[INTO]
     files = os.path.join(path, FILES)
-    code = code_of(names)
     try:
-        size = sum(os.stat(os.path.join(files, name)).st_size for name in names)
-        if not generations.enter(generation, os.environ["HPCRUN_NODE"], code, size):
-            return
-        archive.write(generations.part(generation, code), files, names)
+        size = _size(files, names)
+        if size > generations.MOST_BYTES:  # the files of earlier jobs go
+            names = new
+            size = _size(files, names)
+        _save(os.environ[INTO], files, sorted(names), size, within_s=SAVE_S if at_end else None)
     except OSError as error:
         records.say(f"--warm: {os.environ['HPCRUN_NODE']} cannot save compiled files: {error}")
-        return
-    generations.evict(os.path.dirname(generation))
+
+
+def _size(files: str, names: Iterable[str]) -> int:
+    return sum(os.stat(os.path.join(files, name)).st_size for name in names)
+
+
+def _save(generation: str, files: str, names: list[str], size: int, within_s: float | None) -> None:
+    """Save a set of files.
+
+    Raises:
+        OSError: they are too many, or the archive cannot be written in time.
+    """
+    if size > generations.MOST_BYTES:
+        raise OSError(f"they have more than {generations.MOST_BYTES >> 30} GiB")
+    code = code_of(names)
+    node = os.environ["HPCRUN_NODE"]
+    if generations.enter(generation, node, code, size):
+        path = generations.part(generation, code)
+        archive.write(path, generations.aside(path, node), files, names, within_s)
+        generations.evict(os.path.dirname(generation))
 
 
 def code_of(names: list[str]) -> str:

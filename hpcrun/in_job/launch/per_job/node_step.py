@@ -70,6 +70,7 @@ class NodeStep:
         env = dict(os.environ)
         if not is_local():
             argv, env = slurm_requests.small_step(*nodes)
+            argv.append("--kill-on-bad-exit=1")  # the others would wait for a node that is killed
         self._process = subprocess.Popen(
             [*argv, *launch_program(), *arguments],
             stdin=subprocess.PIPE,

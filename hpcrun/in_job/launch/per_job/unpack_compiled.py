@@ -18,16 +18,16 @@ from ..compiled.folder import (
     CPU,
     FILES,
     FOLDER,
-    INTO,
-    LEFT_S,
-    PREFIX,
+    LEAST_ROOM,
     UNPACKED,
+    can_load_programs,
     cpu_kind,
     path_on,
+    room,
 )
 from ..compiled.saving import save
 from . import node_step
-from .warm_start import LOCAL, RECORD, can_load_programs, say_cold
+from .warm_start import LOCAL, record, say_cold
 
 NODE = "--node"
 SAVE = "--save"
@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> int:
     """Fill the folders of all nodes, or of this one, or save this one; return the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(records.TERM_STATUS))
     if arguments[0] == SAVE:
+        os.nice(10)
         save(path_on(os.environ["HPCRUN_NODE"]), at_end=False)
     elif arguments[0] == NODE:
         _fill_in_step(int(arguments[1]), arguments[2:])
@@ -111,13 +112,7 @@ def _fill_local(path: str) -> int:
 def _say_warm(generation: generations.Generation, files: int, where: str, seconds: float) -> None:
     what = f"{node_step.count(files, 'compiled file')} of run {generation.run}"
     records.say(f"--warm: {what} on {where}, unpacked in {seconds:.1f} s")
-    fields = {
-        "into": os.environ[INTO],
-        "run": generation.run,
-        "files": files,
-        "seconds": round(seconds, 2),
-    }
-    records.write(RECORD, fields)
+    record(run=generation.run, files=files, seconds=round(seconds, 2))
 
 
 # --- each node -----------------------------------------------------------------------------------
@@ -179,8 +174,8 @@ def _make_room(size: int) -> None:
     place = os.path.dirname(os.environ[FOLDER])
     if not can_load_programs(place):
         raise UnpackError(f"programs cannot be loaded from {place}")
-    node_folder.sweep(place, PREFIX, LEFT_S)
-    room = node_step.room(place)
-    if room < size:
-        needed = node_step.megabytes(size)
-        raise UnpackError(f"{place} has {node_step.megabytes(room)} free, {needed} are needed")
+    node_folder.sweep(place, node_folder.COMPILED_PREFIX, node_folder.COMPILED_LEFT_S)
+    free = room(place)
+    if free < size + LEAST_ROOM:
+        needed = f"{(size + LEAST_ROOM) / 1e6:.0f} MB are needed"
+        raise UnpackError(f"{place} has {free / 1e6:.0f} MB free, {needed}")

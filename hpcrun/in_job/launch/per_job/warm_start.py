@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 
 from .. import node_folder, records
 from ..compiled import generations
-from ..compiled.folder import CPU, FILLED, FOLDER, INTO, MORE, PREFIX, cpu_kind, path_on
+from ..compiled.folder import (
+    CPU,
+    FILLED,
+    FOLDER,
+    INTO,
+    MORE,
+    SECRET,
+    can_load_programs,
+    cpu_kind,
+    path_on,
+)
+from ..compiled.node import VARIABLES
 from ..processes import launch_program
 from .repeated_failure import has_made_a_step
 
@@ -35,27 +46,33 @@ class WarmStart:
     """
 
     def __init__(self, program: str, variables: list[str], *, is_local: bool) -> None:
-        runs = os.path.dirname(os.path.realpath(os.environ["HPCRUN_RUN_DIR"]))
-        self._folder = os.path.join(runs, ".compiled", f"{program}-{_system_kind()}")
+        self._runs = os.path.dirname(os.path.realpath(os.environ["HPCRUN_RUN_DIR"]))
+        self._folder = os.path.join(self._runs, ".compiled", f"{program}-{_system_kind()}")
         self._variables = variables
         self._is_local = is_local
 
     def prepare(self, step: JobStep, nodes: list[str]) -> None:
         """Fill the folders of the nodes for the next attempt, or let all begin empty."""
         env = os.environ
+        env.pop(FOLDER, None)
+        env[INTO] = ""
+        if not generations.is_safe(self._runs):
+            say_cold(f"others may write to {self._runs}; keep runs in a folder of your own")
+            return
         place = _place()
         if not place:
-            env.pop(FOLDER, None)
             places = " and ".join(_places())
             say_cold(f"programs cannot be loaded from {places} of this node")
             return
         env[INTO] = generations.new(self._folder)
         env[CPU] = cpu_kind()
         env[MORE] = " ".join(self._variables)
-        env[FOLDER] = _new_folder(place)
+        name = f"{node_folder.COMPILED_PREFIX}{env['HPCRUN_JOB_ID']}"
+        env[FOLDER] = os.path.join(place, name)
+        env[SECRET] = os.urandom(16).hex()
         env[FILLED] = "1" if self._fill(step, nodes) else ""
         if not env[FILLED]:
-            env[FOLDER] = _new_folder(place)
+            env[SECRET] = os.urandom(16).hex()
 
     def _fill(self, step: JobStep, nodes: list[str]) -> bool:
         """Fill the folders; return whether they are filled."""
@@ -65,13 +82,15 @@ class WarmStart:
             return False
         generation = generations.newest(self._folder)
         if generation is None:
-            records.write(RECORD, {"into": os.environ[INTO]})
+            record()
             return False
         where = LOCAL if self._is_local else ",".join(nodes)
         status = step.run_other([*launch_program(), "warm", where, generation.path], nodes)
         if status and self._is_local:
             for node in nodes:
                 node_folder.remove(path_on(node))
+        if status and not records.read(RECORD):
+            say_cold(f"unpacking {generation.path} ended with status {status}")
         return status == 0
 
 
@@ -87,12 +106,13 @@ def _failed_before_a_step() -> bool:
 def say_cold(why: str) -> None:
     """Say, and record, that this attempt starts cold although it could have started warm."""
     records.say(f"--warm: this attempt starts cold: {why}")
-    records.write(RECORD, {"into": os.environ.get(INTO, ""), "cold": why})
+    record(cold=why)
 
 
-def _new_folder(place: str) -> str:
-    """Return the beginning of a name that other users cannot foresee."""
-    return os.path.join(place, f"{PREFIX}{os.environ['HPCRUN_JOB_ID']}-{os.urandom(8).hex()}")
+def record(**fields: object) -> None:
+    """Record how this attempt starts, and which variables of compilers a person has set."""
+    chosen = [name for name in VARIABLES if name in os.environ]
+    records.write(RECORD, {"into": os.environ[INTO], "set": chosen, **fields})
 
 
 def _place() -> str:
@@ -106,15 +126,6 @@ def _place() -> str:
 def _places() -> list[str]:
     chosen = os.environ.get("HPCRUN_STAGE_DIR", "")
     return [chosen, *node_folder.PLACES] if chosen else [*node_folder.PLACES]
-
-
-def can_load_programs(place: str) -> bool:
-    """Return whether a folder is on this node's own disk, and programs can be loaded from it."""
-    try:
-        is_usable = os.access(place, os.W_OK) and not node_folder.is_shared(place)
-        return is_usable and not os.statvfs(place).f_flag & os.ST_NOEXEC
-    except OSError:
-        return False
 
 
 def _system_kind() -> str:
