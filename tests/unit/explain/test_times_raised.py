@@ -33,6 +33,6 @@ def test_the_same_line_nearby_is_of_another_process(others: list[int], times: in
 
 
 def test_other_lines_are_of_no_process() -> None:
-    lines = [f"  {LINE}", "KeyError: 'precision of it'", "KeyErrors", LINE]
+    lines = [f"  {LINE}", "KeyError: recall is missing", "KeyErrors", LINE]
     raised = Traceback(begins=3, ends=3, last=3, frames=(), exception=LINE)
     assert _times_raised(raised, lines) == 1
