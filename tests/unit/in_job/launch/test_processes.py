@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,8 +116,8 @@ def test_a_program_gets_descriptors(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("blocked")
 def test_a_program_leads_a_group_of_its_own() -> None:
-    own = shell("sleep 60", own_group=True)
-    other = shell("sleep 60")
+    own = shell("exec sleep 60", own_group=True)
+    other = shell("exec sleep 60")
     assert os.getpgid(own) == own
     assert os.getpgid(other) == os.getpgid(0)
     assert send(own, signal.SIGKILL, group=True)
@@ -150,8 +151,9 @@ def test_a_signal_is_heard_while_waiting() -> None:
         heard.append(info.si_signo)
         send(pid, signal.SIGKILL)
 
-    pid = shell("sleep 60")
-    os.kill(os.getpid(), signal.SIGUSR1)
+    pid = shell("exec sleep 60")
+    # to this thread: the threads of a worker of xdist do not block signals
+    signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
     assert wait([pid], on_signal) == (pid, 137)
     reap(pid)
     assert heard == [signal.SIGUSR1]
@@ -165,7 +167,7 @@ def test_a_tick_ends_the_waiting() -> None:
         ticks.append(time.monotonic())
         return len(ticks) == 3
 
-    pid = shell("sleep 60")
+    pid = shell("exec sleep 60")
     begun = time.monotonic()
     assert wait([pid], lambda _: None, tick, 0.05) is None
     assert len(ticks) == 3
