@@ -268,8 +268,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the modules that take longest first."""
 
     def place(item: pytest.Item) -> int:
-        module = str(item.path.relative_to(REPO / "tests").with_suffix(""))
-        name = module.replace("test_", "")
+        name = f"{item.path.parent.name}/{item.path.stem.removeprefix('test_')}"
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=place)

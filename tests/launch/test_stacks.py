@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from hpcrun.explain.diagnosis.stack_groups import RankStack
 from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.machine.process import Completed
 from tests.harness import REPO, wait_for
@@ -46,6 +47,12 @@ def answers(
 
 def asked(running: Running, *, py_spy: str = "", **more: Any) -> Answers:
     return read_answers(Completed("stacks", 0, answers(running, py_spy, **more), ""))
+
+
+def asked_rank(running: Running, **more: Any) -> RankStack:
+    """What is said of the job's only rank; a busy node may not find its ranks in time."""
+    (rank,) = wait_for(lambda: asked(running, **more).ranks, 60, "the rank to be found")
+    return rank
 
 
 def without_spy(folder: Path, text: str) -> list[str]:
@@ -99,7 +106,7 @@ def test_a_shell_is_not_the_program_and_py_spy_of_the_job_s_own_environment_is_u
     program = python(tmp_path, SPINS)
     with job(tmp_path, ["sh", "-c", f"{shlex.join(program)}; true"], env=ENV) as running:
         running.until("go")
-        (rank,) = asked(running).ranks
+        rank = asked_rank(running)
     assert rank.how == "py-spy"
     assert rank.frames[-1].function == "spin"
     assert rank.busy is not None
@@ -137,7 +144,7 @@ def test_without_py_spy_a_program_that_has_registered_writes_its_stacks_and_goes
     with job(tmp_path, without_spy(tmp_path, ends), env=ENV) as running:
         running.until("go")
         for _ in range(2):
-            (rank,) = asked(running).ranks
+            rank = asked_rank(running)
             assert rank.how == "faulthandler"
             assert rank.lacks == ""
             assert [(frame.function, frame.line) for frame in rank.frames][-1] == (
@@ -154,7 +161,7 @@ def test_without_py_spy_a_program_that_has_registered_writes_its_stacks_and_goes
 def test_a_program_that_has_not_registered_gets_no_signal(tmp_path: Path, beginning: str) -> None:
     with job(tmp_path, without_spy(tmp_path, beginning + WAITS), env=ENV) as running:
         running.until("go")
-        (rank,) = asked(running).ranks
+        rank = asked_rank(running)
         time.sleep(0.2)
         assert running.out() == "go\n"
     assert rank.frames == ()
@@ -171,7 +178,7 @@ def test_a_program_that_another_one_replaced_gets_no_signal(tmp_path: Path) -> N
     )
     with job(tmp_path, without_spy(tmp_path, replaced), env=ENV) as running:
         wait_for(lambda: running.out() == "go\ngo\n", 20, "the other program")
-        (rank,) = asked(running).ranks
+        rank = asked_rank(running)
         assert rank.frames == ()
         assert rank.state == "S"
         assert running.process.poll() is None
@@ -183,7 +190,7 @@ def test_a_stopped_rank_is_named_and_gets_no_signal(tmp_path: Path) -> None:
         (pid,) = [pid for pid in running.processes() if is_program(pid)]
         os.kill(pid, signal.SIGSTOP)
         for py_spy in (str(SPY), ""):
-            (rank,) = asked(running, py_spy=py_spy).ranks
+            rank = asked_rank(running, py_spy=py_spy)
             assert rank.is_stopped
             assert bool(rank.frames) == bool(py_spy)
             assert "ShdPnd:\t0000000000000000" in Path(f"/proc/{pid}/status").read_text()
@@ -193,7 +200,7 @@ def test_a_stopped_rank_is_named_and_gets_no_signal(tmp_path: Path) -> None:
 def test_a_program_of_another_language_has_a_state(tmp_path: Path) -> None:
     with job(tmp_path, ["sleep", "60"], chain=ONCE, env=ENV) as running:
         wait_for(lambda: any(map(is_program, running.processes())), 20, "the program")
-        (rank,) = asked(running).ranks
+        rank = asked_rank(running)
     assert rank.state == "S"
     assert rank.lacks == "sleep is not Python"
 
@@ -216,7 +223,7 @@ def test_a_py_spy_that_hangs_or_fails_costs_seconds_and_sees_nothing_of_the_aski
             ("head -c 2600000 /dev/urandom | base64", "its stack is too long"),
         ):
             with subtests.test(text=text):
-                (rank,) = asked(running, py_spy=str(script(tmp_path / "py-spy", text))).ranks
+                rank = asked_rank(running, py_spy=str(script(tmp_path / "py-spy", text)))
                 assert rank.lacks == lacks
                 assert rank.frames == ()
                 assert rank.state == "S"
@@ -242,7 +249,7 @@ def test_no_py_spy_of_the_current_folder_is_run(tmp_path: Path) -> None:
     with job(tmp_path / "job", program, env={"PATH": path}) as running:
         running.until("go")
 
-        (rank,) = asked(running, py_spy="py-spy", env={"PATH": path}, cwd=here).ranks
+        rank = asked_rank(running, py_spy="py-spy", env={"PATH": path}, cwd=here)
         assert rank.lacks == "no py-spy in the job's environment"
     assert not ran.exists()
 
@@ -251,7 +258,7 @@ def test_a_number_without_an_end_hides_no_rank(tmp_path: Path) -> None:
     env = {**ENV, "RANK": "9" * 5000, "NCCL_RAS_ADDR": "localhost:" + "9" * 5000}
     with job(tmp_path, without_spy(tmp_path, WAITS), env=env) as running:
         running.until("go")
-        (rank,) = asked(running, py_spy=str(SPY)).ranks
+        rank = asked_rank(running, py_spy=str(SPY))
     assert rank.rank == 0
     assert rank.how == "py-spy"
 
@@ -268,6 +275,6 @@ def test_what_is_no_file_of_stacks_is_not_read_and_its_program_gets_no_signal(
     )
     with job(tmp_path, without_spy(tmp_path, REGISTERED + fifo + WAITS), env=ENV) as running:
         running.until("go")
-        (rank,) = asked(running).ranks
+        rank = asked_rank(running)
     assert rank.how == ""
     assert rank.lacks == "no py-spy in the job's environment"

@@ -114,4 +114,4 @@ def test_completing_a_name_imports_nothing_heavy(
 
 def test_no_module_switches_off_what_python_keeps_of_compiled_modules() -> None:
     # pytest has imported this test's module, and those of all other tests that it runs
-    assert sys.dont_write_bytecode == bool(sys.flags.dont_write_bytecode)
+    assert sys.dont_write_bytecode is False  # as tests/conftest.py sets it
