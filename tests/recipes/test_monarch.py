@@ -26,10 +26,9 @@ role = os.environ["HPCRUN_ROLE"].upper()
 host = os.environ[f"HPCRUN_ROLE_{role}_HOSTS"].split(",")[int(os.environ["NODE_RANK"])]
 run_worker_loop_forever(address=f"tcp://{host}:{sys.argv[1]}", ca="trust_all_connections")
 """
-MAIN = """
-import os, subprocess, sys, torch
-from monarch.actor import Actor, attach_to_workers, enable_transport, endpoint
-from monarch.spmd import setup_torch_elastic_env
+TRAINER = """
+import os, torch
+from monarch.actor import Actor, endpoint
 
 class Trainer(Actor):
     @endpoint
@@ -44,6 +43,12 @@ class Trainer(Actor):
         optimizer.step()
         if os.environ.get("FAIL") and rank == 1: {}["recall"]
         return rank, os.environ["HPCRUN_NODE"], round(before - model.module.weight.item(), 3)
+"""
+MAIN = """
+import os, subprocess, sys
+from monarch.actor import attach_to_workers, enable_transport
+from monarch.spmd import setup_torch_elastic_env
+from trainer import Trainer
 
 port, own_port = sys.argv[1:]
 own_worker = subprocess.Popen([sys.executable, "worker.py", own_port])
@@ -71,11 +76,13 @@ def test_the_error_of_an_actor_is_the_cause(person: Hpcrun) -> None:
     run = submit(person, "--env", "FAIL=1")
     assert person.ended(run.name, 600)["state"] == "FAILED"
     cause = person("explain", run.name).stdout.splitlines()[0]
-    line = 1 + next(number for number, text in enumerate(MAIN.splitlines()) if "recall" in text)
-    assert re.search(rf"KeyError: 'recall' at main.py:{line}", cause), cause
+    line = 1 + next(place for place, text in enumerate(TRAINER.splitlines()) if "recall" in text)
+    failed = rf"main.* failed first: KeyError: 'recall' at trainer.py:{line}"
+    assert re.fullmatch(failed, cause), cause
 
 
 def submit(person: Hpcrun, *options: str) -> Path:
     person.write("worker.py", WORKER)
+    person.write("trainer.py", TRAINER)
     person.write("main.py", MAIN)
     return person.submit(*JOB, *options, *ROLES, check=True)
