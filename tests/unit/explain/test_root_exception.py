@@ -1,7 +1,7 @@
 """The root exception of a log, and what launchers write into it.
 
 ``tests/data/explain/exceptions`` has what real programs printed (Python 3.11 with rich, loguru,
-IPython, hydra, JAX, torch), and ``expected.json`` which exception ended each and where.
+IPython, hydra, JAX, Monarch, torch), and ``expected.json`` which exception ended each and where.
 """
 
 from __future__ import annotations
