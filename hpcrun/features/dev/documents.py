@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcrun.views.shapes import Documents
+from hpcrun.views.shapes import Documents, SometimesThere
 
 DOCUMENTS: Documents = {
     "dev": (
@@ -19,6 +19,9 @@ DOCUMENTS: Documents = {
             "node": str | None,
             "local": str | None,
             "cwd": str | None,
+            # with --ssh and --code: the host for ssh, and the words of the command
+            "name": SometimesThere(str),
+            "ssh": SometimesThere([str]),
         },
     )
 }
