@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from tests.harness import Cluster, Hpcrun, wait_for
 from tests.launch import runtime
-from tests.slurm.lab import attempt, without
+from tests.slurm.lab import attempt, processes, without, words_of
 
 pytestmark = pytest.mark.slurm
 
@@ -106,11 +107,30 @@ def test_a_node_that_cannot_unpack_makes_all_start_cold(cluster: Cluster, person
     disk = Path(f"/proc/{slurmd_pid(cluster, USED[1])}/root/mnt")
     room = os.statvfs(disk)
     with open(disk / "full", "wb") as file:
-        os.posix_fallocate(file.fileno(), 0, (room.f_bavail - 256) * room.f_frsize)
+        os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - 68_000_000)
     folder = run(person, *there)
     log = (folder / "batch.log").read_text()
     assert starts(folder) == ["cold", "cold"], log
-    assert f"--warm: this attempt starts cold: {USED[1]}: /mnt has 1 MB free, 3 MB are" in log
+    assert f"--warm: this attempt starts cold: {USED[1]}: /mnt has 68 MB free, 70 MB are" in log
+
+
+def test_a_node_that_is_killed_while_it_unpacks(person: Hpcrun) -> None:
+    run(person, "--env", "SIZE=100000000")
+    folder = person.submit(*SHAPE, "train.py")
+    wait_for(lambda: unpacking(folder), 60, "a node that unpacks")
+    os.kill(unpacking(folder)[0], signal.SIGKILL)
+    assert person.ended(folder.name, 60)["state"] == "COMPLETED"
+    assert starts(folder) == ["cold", "cold"]
+
+
+def unpacking(folder: Path) -> list[int]:
+    """The processes of a run that unpack on a node."""
+    pids = []
+    for pid in processes(folder):
+        words = words_of(pid)
+        if "--node" in words and "srun" not in words[0]:
+            pids.append(pid)
+    return pids
 
 
 def test_a_disk_from_which_no_program_can_be_loaded(cluster: Cluster, person: Hpcrun) -> None:

@@ -72,9 +72,7 @@ def warn_of_foreign_folder() -> None:
         return
     if owner != os.getuid():
         where = f"{os.environ['HPCRUN_NODE']}: {path} belongs to another user (uid {owner})"
-        records.say(
-            f"{where}, who can run code in this job by torch.compile; {INDUCTOR} names another"
-        )
+        records.say(f"{where}, who can run code in this job; set {INDUCTOR} to another folder")
 
 
 def _first_set(names: tuple[str, ...]) -> str:
