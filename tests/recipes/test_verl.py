@@ -16,9 +16,11 @@ pytestmark = [pytest.mark.slurm, pytest.mark.recipes, pytest.mark.timeout(1800)]
 JOB = ("-P", "a100", "--gpus", "4", "--nodes", "2", "--cpus", "4", "--mem", "8G", "--time", "20m")
 # verl has platforms for CUDA, ROCm and NPU; its engine of FSDP is the one for CUDA, with gloo
 PLATFORM = """
-import types, torch, verl.utils.distributed
+import os, types, torch, verl.utils.distributed
 from verl.plugin.platform.platform_cuda import PlatformCUDA
 from verl.plugin.platform.platform_manager import PlatformRegistry
+
+os.environ.pop("ROCR_VISIBLE_DEVICES", None)
 
 class Device(types.ModuleType):
     def __getattr__(self, name):
@@ -92,7 +94,8 @@ def test_four_ranks_on_two_nodes_share_a_model(person: Hpcrun) -> None:
     python = f"{person.environ['VIRTUAL_ENV']}/bin/python"
     person.run(python, "prepare.py", timeout=600)
     run = person.submit(*JOB, *ON_CPUS, "-m", "--", *TRAINER, check=True)
-    assert person.ended(run.name, 1000)["state"] == "COMPLETED"
+    ended = person.ended(run.name, 1000)
+    assert ended["state"] == "COMPLETED", person("explain", run.name).stdout
     printed = "\n".join(output(person))
     losses = re.findall(r"step:(\d) .*train/loss:([\d.]+)", printed)
     assert [step for step, _ in losses] == ["1", "2"]
