@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -34,7 +35,9 @@ SHAPE = (
 # a compiler that finds its file, or makes it, under a name of its own as Inductor does
 COMPILE = """
 import os, pathlib, sys, time
-made = pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"], "fxgraph/ab/key", str(os.getpid()))
+own = os.environ["HPCRUN_CHECKPOINT_DIR"]  # what a compiler would choose itself
+place = os.environ.get("TORCHINDUCTOR_CACHE_DIR", own)
+made = pathlib.Path(place, "fxgraph/ab/key", str(os.getpid()))
 is_first = os.environ["LOCAL_RANK"] == "0"
 print("warm" if any(made.parent.glob("*")) else "cold", made, flush=True)
 if is_first and not any(made.parent.glob("*")):
@@ -68,8 +71,10 @@ def run(person: Hpcrun, *options: str, state: str = "COMPLETED", **more: Any) ->
     return folder
 
 
-def left_on_disks() -> list[Path]:
-    return list(Path("/tmp").glob("hpcrun-compiled-*"))
+def left_on_disks(folder: Path) -> list[Path]:
+    """The folders of compiled files that a run has left on the nodes."""
+    job_id = json.loads((attempt(folder, 0) / "start").read_text())["job_id"]
+    return list(Path("/tmp").glob(f"hpcrun-compiled-{job_id}-*"))
 
 
 def test_the_next_job_starts_warm_on_all_nodes(person: Hpcrun) -> None:
@@ -79,7 +84,7 @@ def test_the_next_job_starts_warm_on_all_nodes(person: Hpcrun) -> None:
     assert starts(warm) == ["warm", "warm"]
     log = (warm / "batch.log").read_text()
     assert f"--warm: 1 compiled file of run {cold.name} on 2 nodes, unpacked in " in log
-    wait_for(lambda: not left_on_disks(), 20, "the nodes to remove their folders")
+    wait_for(lambda: not left_on_disks(warm), 20, "the nodes to remove their folders")
 
 
 def test_torchrun_starts_warm_too(person: Hpcrun) -> None:
@@ -173,7 +178,7 @@ def test_what_a_cancelled_job_has_left_on_its_nodes(person: Hpcrun) -> None:
     wait_for(lambda: out.exists() and out.read_text(), 60, "the ranks")
     person("cancel", folder.name, check=True)
     person.ended(folder.name, 60)
-    wait_for(lambda: not left_on_disks(), 40, "the nodes to remove their folders")
+    wait_for(lambda: not left_on_disks(folder), 40, "the nodes to remove their folders")
 
 
 def slurmd_pid(cluster: Cluster, node: str) -> str:
