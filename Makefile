@@ -91,6 +91,7 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/file_requests.py
 	$(BIN)/python benchmarks/roles.py
 	$(BIN)/python benchmarks/restarts.py
+	$(BIN)/python benchmarks/warm.py
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/pack.py
 	$(BIN)/python benchmarks/status.py

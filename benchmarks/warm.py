@@ -47,8 +47,6 @@ if rank == 0:
     json.dump(took, open(folder + "/first-step", "w"))
     print("step 1", flush=True)
 fails = os.environ["HPCRUN_ATTEMPT"] == "0" and "FAIL" in os.environ
-if fails:
-    time.sleep(100)  # its files are saved once nothing new has come for a minute
 dist.barrier()
 sys.exit(fails and rank == 0)
 """
@@ -86,16 +84,20 @@ def measure(place: Place, rounds: int) -> int:
     """Run every case, and print its ratio; returns the exit status."""
     (place.folder / "train.py").write_text(TRAIN, "ascii")
     make_container(place)
-    print(f"from the start to the first step{'cold':>14}{'unchanged':>12}{'warm':>8}  × unchanged")
+    print(f"from the start to the first step{'first':>13}{'unchanged':>12}{'warm':>8}  × unchanged")
     met = [report(case, place, rounds) for case in CASES]
     return 0 if all([*met, compiles_nothing(place)]) else 1
 
 
 def report(case: Case, place: Place, rounds: int) -> bool:
-    """Time one case, and print it; returns whether it meets the demand."""
-    unchanged = f"--env TORCHINDUCTOR_CACHE_DIR=/tmp/hpcrun-bench-{os.getpid()}-{case.label[:4]}"
+    """Time one case, and print it; returns whether it meets the demand.
+
+    The first job of a model compiles; later cases with the same model find what it has saved.
+    """
+    stages = "STAGES" in case.options
+    unchanged = f"--env TORCHINDUCTOR_CACHE_DIR=/tmp/hpcrun-bench-{os.getpid()}-{stages}"
     options = case.options.split()
-    cold = first_step([*options, "--warm"], case, place)
+    first = first_step([*options, "--warm"], case, place)
     first_step([*options, *unchanged.split()], case, place)
     warm = []
     others = []
@@ -105,16 +107,13 @@ def report(case: Case, place: Place, rounds: int) -> bool:
     other = statistics.median(others)
     ratio = statistics.median(warm) / other
     met = ratio <= AT_MOST
-    times = f"{cold:>11.1f} s{other:>10.1f} s{statistics.median(warm):>6.1f} s"
+    times = f"{first:>11.1f} s{other:>10.1f} s{statistics.median(warm):>6.1f} s"
     print(f"  {case.label:<30}{times}  {ratio:.2f}{'' if met else '  NOT MET'}", flush=True)
     return met
 
 
 def first_step(options: Sequence[str], case: Case, place: Place) -> float:
-    """Run a job; returns the seconds from the start of its last attempt to the first step.
-
-    Of a case that fails first, only what --warm does in its second attempt differs.
-    """
+    """Run a job; returns the seconds from the start of its last attempt to the first step."""
     argv = [HPCRUN, "submit", "--json", *JOB, *options, "train.py"]
     folder = Path(json.loads(place.run(argv).stdout)["folder"])
     attempt = folder / f"elements/0/attempts/{case.attempt}"

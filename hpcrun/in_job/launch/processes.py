@@ -476,9 +476,14 @@ class Canary:
 
     def _fork(self) -> tuple[int, int]:
         read, write = os.pipe()
+        until_closed, closed_last = os.pipe() if self._closes else (-1, -1)
         pid = os.fork()
         if pid:
             os.close(read)
+            if self._closes:  # wait until the canary holds no lock of this process
+                os.close(closed_last)
+                os.read(until_closed, 1)
+                os.close(until_closed)
             return pid, write
         try:
             # a signal of torchrun, or of a tracker, to a process group does not reach it

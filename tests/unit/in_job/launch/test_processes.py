@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -356,3 +357,16 @@ def test_a_canary_shows_a_signal_to_everybody() -> None:
     canary.renew()
     assert canary._pid != second
     canary.end()
+
+
+def test_a_canary_holds_no_lock_of_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    for _ in range(20):
+        held = os.open(path, os.O_RDWR | os.O_CREAT)
+        fcntl.flock(held, fcntl.LOCK_SH)
+        canary = Canary(lambda _: None, closes=True)
+        os.close(held)
+        again = os.open(path, os.O_RDWR)
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(again)
+        canary.end()
