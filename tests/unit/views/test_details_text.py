@@ -375,6 +375,7 @@ EMPTY: dict[str, Any] = {
     "use": None,
     "messages": [],
     "versions": {},
+    "compiled": None,
 }
 
 

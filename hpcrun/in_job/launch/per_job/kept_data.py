@@ -241,7 +241,7 @@ def discard(path: str, descriptor: int) -> bool:
 
 
 @dataclass
-class Part:
+class CopyPart:
     """The folder of a copy that is being made, held by this process until ``close``."""
 
     path: str
@@ -309,7 +309,7 @@ def is_being_copied(path: str) -> bool:
     return os.path.lexists(path + PART)
 
 
-def begin_copy(path: str, say: Callable[[str], None]) -> Part | None:
+def begin_copy(path: str, say: Callable[[str], None]) -> CopyPart | None:
     """Make the folder for a copy, or wait until another job has made the same copy.
 
     Args:
@@ -329,7 +329,7 @@ def begin_copy(path: str, say: Callable[[str], None]) -> Part | None:
     while not os.path.lexists(path):
         node_folder.remove(part)  # unless a process copies into it
         with suppress(FileExistsError, FileNotFoundError, BlockingIOError):
-            return Part(part, node_folder.create(part))
+            return CopyPart(part, node_folder.create(part))
         try:
             info = os.lstat(part)
         except FileNotFoundError:

@@ -218,7 +218,7 @@ class _NodeCopy:
             if not is_listed:
                 return
 
-    def _fill_part(self, source: FileListing, part: kept_data.Part) -> bool:
+    def _fill_part(self, source: FileListing, part: kept_data.CopyPart) -> bool:
         """Copy a source, and return whether the copy is as listed.
 
         If it is not, the folder of the job has it: the source changes.
@@ -239,7 +239,7 @@ class _NodeCopy:
         source: FileListing,
         target: str,
         modes: str,
-        part: kept_data.Part | None = None,
+        part: kept_data.CopyPart | None = None,
     ) -> None:
         """Copy a source into a folder.
 
