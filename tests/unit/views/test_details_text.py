@@ -403,6 +403,7 @@ def test_details_as_json(tmp_path: Path) -> None:
         "gpus": gpu_json(GPUS)["gpus"],
         "messages": [{"feature": "notify"}],
         "versions": {},
+        "compiled": None,
     }
     for state, final in (("PENDING", False), ("COMPLETED", True)):
         over = replace(item, status=LastStatus(state, 1000.0, final=final))
