@@ -202,7 +202,7 @@ def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(
         runs = disk / "runs"
         env = {"HPCRUN_RUNS": str(runs)}
         outcomes = []
-        for room in range(0, 832, 64):
+        for room in range(0, 1600, 100):
             (disk / "filler").unlink(missing_ok=True)
             fill(disk, room)
             done = as_researcher(*HELD, "-J", f"room{room}", "true", env=env)
