@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from hpcrun.in_job.launch.compiled import archive
+from hpcrun.in_job.launch.compiled.node import VARIABLES
 from tests.harness import wait_for
 from tests.launch.jobs import LAUNCH, job
 
@@ -71,6 +72,13 @@ class Kept:
         (generation,) = self.generations()
         (path,) = generation.glob("*.tar.gz")
         return path
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch sets the variable of its folder itself, in the process of another test."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
