@@ -58,6 +58,11 @@ class CompiledFiles:
     chosen: tuple[str, ...]
     saved: int | None
 
+    @property
+    def last_s(self) -> float:
+        """When a compiler made the last new file, in seconds since the epoch; 0 without any."""
+        return _last_s(self.new)
+
 
 def compiled_files(attempt: Attempt) -> CompiledFiles | None:
     """Return the compiled files of an attempt; None if it keeps none, or that is not known."""
@@ -77,7 +82,11 @@ def compiled_files(attempt: Attempt) -> CompiledFiles | None:
 
 def last_compiled_s(folder: AttemptFolder) -> float:
     """Return when a compiler made the last file, in seconds since the epoch; 0 if none is known."""
-    return max((new.last_s for new in _new_files(folder).values()), default=0.0)
+    return _last_s(_new_files(folder))
+
+
+def _last_s(new: Mapping[str, NewFiles]) -> float:
+    return max((of_node.last_s for of_node in new.values()), default=0.0)
 
 
 def _new_files(folder: AttemptFolder) -> dict[str, NewFiles]:

@@ -25,8 +25,7 @@ def compiling_sentence(files: CompiledFiles, now_s: float) -> str:
     """Return that the ranks compile, with the number of new files; empty if they do not now."""
     if not files.new:
         return ""
-    last_s = max(new.last_s for new in files.new.values())
-    age_s = max(0.0, now_s - last_s)
+    age_s = max(0.0, now_s - files.last_s)
     if age_s > _COMPILING_S:
         return ""
     return f"the ranks compile ({_number(files)}, the last {format_span(age_s)} ago)"
@@ -34,8 +33,7 @@ def compiling_sentence(files: CompiledFiles, now_s: float) -> str:
 
 def _new_text(attempt: Attempt, files: CompiledFiles) -> str:
     if files.new:
-        last_s = max(new.last_s for new in files.new.values())
-        span = format_span(max(0.0, last_s - attempt.started_s))
+        span = format_span(max(0.0, files.last_s - attempt.started_s))
         text = f"{_number(files)} in the first {span}"
     elif attempt.exit is None:
         text = "nothing compiled so far"

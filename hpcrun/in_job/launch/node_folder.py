@@ -389,6 +389,12 @@ def is_young(path: str, least_age_s: float = YOUNG_S) -> bool:
         return False  # just removed
 
 
+def room(place: str) -> int:
+    """Return the free bytes on the disk of a folder."""
+    disk = os.statvfs(place)
+    return disk.f_bavail * disk.f_frsize
+
+
 def is_shared(place: str) -> bool:
     """Whether a folder is on a network file system, by proc_pid_mountinfo(5)."""
     device = os.stat(place).st_dev

@@ -54,12 +54,6 @@ def can_load_programs(place: str) -> bool:
         return False
 
 
-def room(place: str) -> int:
-    """Return the free bytes on the disk of a folder."""
-    disk = os.statvfs(place)
-    return disk.f_bavail * disk.f_frsize
-
-
 def unpacked_files(path: str) -> set[str]:
     """Return the names of the files that were unpacked into the folder."""
     try:

@@ -28,8 +28,7 @@ CLAIM = ".claim"
 KEPT = 2
 """The complete generations of a program that stay."""
 MOST_BYTES = 2 << 30
-"""A larger generation is not used: the next job compiles all anew, and its generation is smaller.
-"""
+"""A larger generation is not used: a node that has more saves what is new alone (saving.py)."""
 MOST_OF_ALL_BYTES = 10 << 30
 """The generations of all programs together; the oldest go first."""
 MOST_SETS = 256
@@ -131,15 +130,6 @@ def is_own(info: os.stat_result) -> bool:
     return info.st_uid == os.getuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def is_safe(folder: str) -> bool:
-    """Return whether no other user can replace what lies in a folder."""
-    try:
-        info = os.stat(folder)
-    except OSError:
-        return False
-    return is_own(info)
-
-
 def evict(folder: str) -> None:
     """Remove old generations: of this program, and if all are too large, of all programs."""
     _evict_program(folder)
@@ -162,7 +152,7 @@ def _generations(folder: str) -> list[str]:
 
     None if another user could have led this folder, or the one above, elsewhere.
     """
-    if not _is_own_folder(os.path.dirname(folder)) or not _is_own_folder(folder):
+    if not is_own_folder(os.path.dirname(folder)) or not is_own_folder(folder):
         return []
     names = [name for name in records.names_in(folder) if _NAME.fullmatch(name)]
     return [os.path.join(folder, name) for name in names]
@@ -181,7 +171,7 @@ def _evict_program(folder: str) -> None:
 
 def complete(path: str) -> Generation | None:
     """Return a generation; None if it is incomplete, too large, or not this user's alone."""
-    if not _is_own_folder(path):
+    if not is_own_folder(path):
         return None
     sets: dict[str, int] = {}
     for name in records.names_in(path):
@@ -202,11 +192,12 @@ def _make_own(path: str) -> None:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        if not _is_own_folder(path):
+        if not is_own_folder(path):
             raise PermissionError(f"others may write to {path}") from None
 
 
-def _is_own_folder(path: str) -> bool:
+def is_own_folder(path: str) -> bool:
+    """Return whether a folder, no link to one, is this user's, and no other user may write it."""
     try:
         return is_own(os.lstat(path)) and not os.path.islink(path)
     except OSError:

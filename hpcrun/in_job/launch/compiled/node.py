@@ -25,7 +25,6 @@ from .folder import (
     can_load_programs,
     compiled_files,
     path_on,
-    room,
     unpacked_files,
 )
 
@@ -169,7 +168,7 @@ def _make(path: str) -> int:
     place = os.path.dirname(path)
     if not can_load_programs(place):
         raise OSError(f"programs cannot be loaded from {place}")
-    if room(place) < LEAST_ROOM:
+    if node_folder.room(place) < LEAST_ROOM:
         raise OSError(f"{place} has less than {LEAST_ROOM >> 20} MiB free")
     for _ in range(TRIES):
         with suppress(FileExistsError):

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import node_folder, records
-from .node_step import megabytes, room
+from .node_step import megabytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -419,15 +419,15 @@ def make_room(place: str, need: int) -> list[str]:
         What was removed, a line for each folder.
     """
     removed: list[str] = []
-    if room(place) >= need:
+    if node_folder.room(place) >= need:
         return removed
     used = node_folder.kept_of_jobs(place)
     unused = [kept for kept in kept_here(place) if os.path.basename(kept.path) not in used]
-    if room(place) + sum(kept.size for kept in unused) < need:
+    if node_folder.room(place) + sum(kept.size for kept in unused) < need:
         return removed
     now_s = time.time()
     for kept in unused:
-        if room(place) >= need:
+        if node_folder.room(place) >= need:
             break
         with suppress(OSError):
             if discard(kept.path, node_folder.hold(kept.path)):

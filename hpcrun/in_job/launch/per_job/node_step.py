@@ -183,12 +183,6 @@ def is_local() -> bool:
     return os.environ["HPCRUN_JOB_ID"].startswith("L")
 
 
-def room(path: str) -> int:
-    """Return the free bytes on the disk of a path."""
-    disk = os.statvfs(path)
-    return disk.f_bavail * disk.f_frsize
-
-
 # --- texts ---------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import node_folder, records, slurm_requests
 from . import kept_data, node_step
-from .node_step import HERE, is_local, megabytes, room, tell
+from .node_step import HERE, is_local, megabytes, tell
 from .staged_files import NAMES, FileListing, StageError
 
 PREFIX = node_folder.STAGE_PREFIX
@@ -145,7 +145,7 @@ class _NodeCopy:
         """
         for line in kept_data.make_room(self._place, size):
             self._say(line)
-        free = room(self._place)
+        free = node_folder.room(self._place)
         if free < size:
             lack = f"{megabytes(size)} are needed in {self._place}"
             raise StageError(f"{lack}, and {HERE} has {megabytes(free)} free. {_ELSEWHERE}")
@@ -247,7 +247,7 @@ class _NodeCopy:
             StageError: tar has failed.
         """
         folder = os.path.join(lists_folder(), source.folder)
-        before = room(target)
+        before = node_folder.room(target)
         names = f"--files-from={folder}/{NAMES}"
         read = [*_READ, f"--mode={modes}", f"--directory={folder}/{kept_data.DATA}", names]
         with subprocess.Popen(read, stdout=subprocess.PIPE) as reader:
@@ -259,7 +259,7 @@ class _NodeCopy:
                     with suppress(subprocess.TimeoutExpired):
                         status = writer.wait(PROGRESS_S / 2)
                         break
-                    tell(COPIED, self._have + max(0, before - room(target)))
+                    tell(COPIED, self._have + max(0, before - node_folder.room(target)))
                     if part:
                         part.refresh()
             finally:

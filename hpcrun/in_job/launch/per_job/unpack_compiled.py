@@ -23,7 +23,6 @@ from ..compiled.folder import (
     can_load_programs,
     cpu_kind,
     path_on,
-    room,
 )
 from ..compiled.saving import save
 from . import node_step
@@ -175,7 +174,7 @@ def _make_room(size: int) -> None:
     if not can_load_programs(place):
         raise UnpackError(f"programs cannot be loaded from {place}")
     node_folder.sweep(place, node_folder.COMPILED_PREFIX, node_folder.COMPILED_LEFT_S)
-    free = room(place)
+    free = node_folder.room(place)
     if free < size + LEAST_ROOM:
         needed = f"{(size + LEAST_ROOM) / 1e6:.0f} MB are needed"
         raise UnpackError(f"{place} has {free / 1e6:.0f} MB free, {needed}")

@@ -56,7 +56,7 @@ class WarmStart:
         env = os.environ
         env.pop(FOLDER, None)
         env[INTO] = ""
-        if not generations.is_safe(self._runs):
+        if not generations.is_own_folder(self._runs):
             say_cold(f"others may write to {self._runs}; keep runs in a folder of your own")
             return
         place = _place()
