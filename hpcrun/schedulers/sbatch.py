@@ -36,6 +36,14 @@ class ScriptExecutor(submitit.SlurmExecutor):
         self._env = dict(env)
         self.sbatch_called = False
 
+    @classmethod
+    def affinity(cls) -> int:
+        """Return that this machine can submit: sbatch has been found, and srun is for the nodes.
+
+        submitit's own searches for srun.
+        """
+        return 2
+
     def submit_script(self) -> str:
         """Submit the script, and return the id of its job.
 

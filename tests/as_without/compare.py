@@ -153,45 +153,10 @@ class _Comparison:
             if copies < count:
                 lost[line] = copies
         added = [other for other in others if not any(self._is_same(line, other) for line in ones)]
-        if is_same_trace(list(lost), added):
-            return
         for line, copies in lost.items():
             yield Difference(f"output {line!r}", str(ones[line]), str(copies))
         for other in added:
             yield Difference(f"output {other!r}", "0", str(others[other]))
-
-
-def is_same_trace(ones: list[str], others: list[str]) -> bool:
-    """Return whether lines are the trace (``set -x``) of the same pipe, in two ways interleaved.
-
-    Both sides of a pipe trace at once, and dash writes word by word: words of two commands may
-    stand in one line. Blanks are not compared.
-    """
-    texts = [re.sub(r"\s", "", "".join(lines)) for lines in (ones, others)]
-    if sorted(texts[0]) != sorted(texts[1]):
-        return False
-    whole = [all(line.startswith("+ ") for line in lines if line) for lines in (ones, others)]
-    if not any(whole):  # the letters must do
-        return all(text.startswith("+") for text in texts)
-    counts = [sum(line != "" for line in lines) for lines in (ones, others)]
-    if all(whole) and counts[0] == counts[1]:
-        return False
-    return _is_shuffled(texts[0], others) or _is_shuffled(texts[1], ones)
-
-
-def _is_shuffled(text: str, lines: list[str]) -> bool:
-    """Whether a text has the letters of all lines, those of each line in their order."""
-    parts = [re.sub(r"\s", "", line) for line in lines]
-    reached = {(0,) * len(parts)}
-    """How much of each line the text may have had so far."""
-    for letter in text:
-        further = set()
-        for used in reached:
-            for number, part in enumerate(parts):
-                if part[used[number] :].startswith(letter):
-                    further.add((*used[:number], used[number] + 1, *used[number + 1 :]))
-        reached = further
-    return tuple(map(len, parts)) in reached
 
 
 def _of_several(partition: str | None, seen: Seen) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.as_without.both_ways import BY_HPCRUN, BY_SBATCH, Seen, with_probe
 from tests.as_without.cases import is_public, read_cases
-from tests.as_without.compare import differences, is_same_trace
+from tests.as_without.compare import differences
 
 RECORD = {
     "name": "python",
@@ -121,40 +121,6 @@ def test_a_fault_is_noticed(fault: str) -> None:
 def test_what_differs_between_any_two_jobs_is_no_difference() -> None:
     assert differences(BY_SLURM, THE_SAME) == []
     assert differences(BY_SLURM, with_environment(HPCRUN_RUN="x", SLURM_TASK_PID="7")) == []
-
-
-TRACE = ["+ torchrun --lr 1e-3 two  words", "+ tee train.log"]
-
-
-@pytest.mark.parametrize(
-    ("lines", "is_same"),
-    [
-        (["+ + tee train.log", "torchrun --lr 1e-3 two  words"], True),
-        (["+ torchrun+ tee --lr train.log", "1e-3 two  words"], True),
-        (["+ + teetorchrun train.log --lr 1e-3 two  words", ""], True),
-        (["+ + tee train.log", "torchrun --lr 1e-4 two  words"], False),
-        (["+ + tee train.log", "torchrun 1e-3 --lr two  words"], False),
-        (["+ + tee train.log", "torchrun --lr 1e-3"], False),
-        (["+ torchrun --lr 1e-3 two words", "+ tee train.log"], False),
-        (["+ tee train.log"], False),
-    ],
-)
-def test_traces_of_a_pipe_are_compared_however_they_are_interleaved(
-    lines: list[str], is_same: bool
-) -> None:
-    assert is_same_trace(TRACE, lines) == is_same
-    assert is_same_trace(lines, TRACE) == is_same
-    by_sbatch = replace(BY_SLURM, output=BY_SLURM.output + Counter(TRACE))
-    by_hpcrun = replace(THE_SAME, output=THE_SAME.output + Counter(lines))
-    assert (differences(by_sbatch, by_hpcrun) == []) == is_same
-
-
-def test_two_interleaved_traces_have_the_same_letters() -> None:
-    one = ["+ + tee train.log", "torchrun --lr 1e-3 two  words"]
-    other = ["+ torchrun+ tee --lr train.log", "1e-3 two  words"]
-    assert is_same_trace(one, other)
-    assert not is_same_trace(one, ["+ torchrun+ tee --lr train.log", "1e-4 two  words"])
-    assert not is_same_trace(["a b"], ["b a"])
 
 
 @pytest.mark.parametrize(

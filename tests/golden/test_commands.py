@@ -7,6 +7,7 @@ begins with "$". The runs are in tests/data/runs.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -25,6 +26,8 @@ RUNS = REPO / "tests/data/runs"
 GOLDEN = Path(__file__).parent / "commands"
 SESSIONS = Path(__file__).parent / "sessions"
 """Commands of which one changes what the next one sees."""
+ENDED_S = 1769744760.0
+"""The end of the last of these runs."""
 SUBMITTED_FROM = "/home/researcher/work"
 CHANGES = (
     (r'(?<=_s": )(?!17697)1\d{9}(\.\d+)?', "NOW"),
@@ -36,7 +39,7 @@ CHANGES = (
     (r'\b\d+K\b|(?<=bytes": )\d+', "SIZE"),  # file systems differ
 )
 """What another time, machine or user changes, and what stands in its place."""
-SLURM = "sacct sacctmgr sbatch scancel scontrol sinfo squeue sshare sstat".split()
+SLURM = "sacct sacctmgr sbatch scancel scontrol sinfo squeue srun sshare sstat".split()
 BATCH = """\
 #!/bin/bash
 #SBATCH --job-name=fit --nodes=2 --gpus-per-node=4
@@ -55,6 +58,8 @@ def person_with_runs() -> Iterator[Hpcrun]:
         path = f"{folder}/bin:{sys.prefix}/bin:{SYSTEM_PATH}"
         hpcrun = Hpcrun(Path(folder), REPO, Path(sys.prefix), extra={"PATH": path})
         shutil.copytree(RUNS, hpcrun.runs, dirs_exist_ok=True)
+        for copied in hpcrun.runs.rglob("*"):  # in a new clone they would be a minute old
+            os.utime(copied, (ENDED_S, ENDED_S))
         for name in SLURM:  # on each machine alike
             hpcrun.program(f"bin/{name}", "echo 'Unable to contact slurm controller' >&2; exit 1")
         hpcrun.write("work/train.py", "print(1)\n")

@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.actions.status.status_query import one_status
+from hpcrun.errors import PlanError
 from hpcrun.job.job_states import PENDING, RUNNING
 from hpcrun.job.run_paths import RunFolder, parse_numbers
 from hpcrun.runs.attempt import names_in
@@ -269,8 +270,12 @@ class Changes:
 
     def _have_come(self) -> bool:
         before = self._marks
+        try:
+            active = self.store.active_ids()
+        except PlanError:
+            return False  # whoever checks the runs next says why their folder cannot be read
         # users wait for the newest runs; of hundreds not all are checked every second
-        ids = sorted(self.store.active_ids())[-MOST_WATCHED:]
+        ids = sorted(active)[-MOST_WATCHED:]
         self._marks = {run_id: records_mark(self.store.folder(run_id)) for run_id in ids}
         if any(self._marks.get(run_id, mark) != mark for run_id, mark in before.items()):
             self._began = time.monotonic()

@@ -415,6 +415,10 @@ class TopApp(App[None]):
         self._reader.tell(self._post, self._show)
         self._runs.call_after_refresh(self._reader.go_on)
 
+    def on_unmount(self) -> None:
+        """End the reading with the screens."""
+        self._reader.stop()
+
     async def on_event(self, event: events.Event) -> None:
         """Finish the work of each key before the next key is read.
 

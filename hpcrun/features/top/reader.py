@@ -87,11 +87,18 @@ class Reader:
     _over: dict[str, RunStatus] = field(default_factory=dict)
     _first_shown: threading.Event = field(default_factory=threading.Event)
     _woken: threading.Event = field(default_factory=threading.Event)
+    _is_over: bool = False
     _waits_for: tuple[str, float] | None = None
 
     def start(self) -> None:
         """Begin to read, at best while the screens are still being imported."""
         threading.Thread(target=self._read_again_and_again, daemon=True).start()
+
+    def stop(self) -> None:
+        """Read nothing more: the screens are gone."""
+        self._is_over = True
+        self._first_shown.set()
+        self._woken.set()
 
     def go_on(self) -> None:
         """Read the rest: the first frame is on the screen, and reading cannot delay it any more."""
@@ -182,7 +189,7 @@ class Reader:
         self._first_shown.wait()
         self._learn(self._last_known)
         ports = self.ports.for_polling()
-        while True:
+        while not self._is_over:
             self._learn(partial(self._ask, ports))
             ports = self.ports if changes.wait() else self.ports.for_polling()
 

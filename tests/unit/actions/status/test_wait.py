@@ -14,7 +14,7 @@ import pytest
 from hpcrun.actions.status import wait
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.wait import Waiter, answers_of
-from hpcrun.errors import SchedulerError
+from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from tests.unit.builders import run, write
@@ -203,6 +203,21 @@ def test_status_watch_looks_again_where_a_run_s_records_have_changed(
     before = now_s
     changes.wait()
     assert 27 <= now_s - before <= 34  # it has become quiet
+
+
+def test_a_runs_folder_that_cannot_be_read_for_a_while_ends_no_wait(tmp_path: Path) -> None:
+    tmp_path.joinpath("active").write_text("no folder")
+    store = RunStore(tmp_path)
+    with pytest.raises(PlanError, match="cannot read the runs folder"):
+        store.active_ids()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> bool:
+        pauses.append(seconds)
+        return len(pauses) == 3
+
+    assert wait.Changes(store, 15, pause=pause).wait()
+    assert len(pauses) == 3
 
 
 def test_a_quick_answer_is_just_the_answer() -> None:

@@ -65,6 +65,9 @@ class _Desk:
         index = run_id.partition("/")[2]
         return element_row(self.item, self.item.elements[int(index)]) if index else self.item
 
+    def stop(self) -> None:
+        self.opens.set()
+
     def rules(self) -> Sequence[Rule]:
         return ()
 

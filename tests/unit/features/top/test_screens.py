@@ -10,7 +10,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,17 @@ class Screen:
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
         await self.pilot.pause()
+
+
+@pytest.fixture(autouse=True)
+def no_reader_is_left() -> Iterator[None]:
+    """Wait for the end of the thread that reads, which the next test would have."""
+
+    def is_reading() -> bool:
+        return any("_read_again_and_again" in thread.name for thread in threading.enumerate())
+
+    yield
+    wait_for(lambda: not is_reading(), 10, "the end of the reading")
 
 
 def play(
@@ -404,6 +415,7 @@ def test_the_causes_of_elements_that_failed_are_worked_out_a_few_at_a_time(
     reader.start()
     reader.go_on()
     wait_for(lambda: reader.reading.answered_s is not None, 10, "an answer")
+    reader.stop()
     causes = [
         reader.run_status(f"{known.run_id}/{n}").status.cause for n in range(2 * MOST_AT_ONCE)
     ]
@@ -441,4 +453,5 @@ def test_a_failed_run_whose_cause_could_not_be_worked_out_is_asked_again(tmp_pat
     broken.clear()
     reader.refresh()
     wait_for(lambda: cause() is not None, 10, "the cause")
+    reader.stop()
     assert (cause() or "").startswith("rank 0 on n0 failed")
