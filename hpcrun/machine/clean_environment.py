@@ -41,6 +41,7 @@ _KEPT = frozenset({*_KEPT_OF_SLURM, "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SIT
 # In addition to _RANK, torchrun sets these if they are not set
 # (torch/distributed/elastic/agent/server).
 _BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
+_CACHE_OF_TORCH = "TORCHINDUCTOR_CACHE_DIR"
 # as in in_job/launch/rank_environment.py
 CAME = "HPCRUN_CAME_"
 PUT = "HPCRUN_PUT_"
@@ -62,7 +63,7 @@ def clean_env(env: Mapping[str, str]) -> dict[str, str]:
     cleaned = {}
     for name, value in _as_it_came(env).items():
         is_of_job = name in _RANK or name.startswith(_PREFIXES)
-        if name in _KEPT or not is_of_job:
+        if name in _KEPT or not (is_of_job or _is_set_by_torch(name, value)):
             cleaned[name] = value
     return cleaned
 
@@ -95,18 +96,28 @@ def env_of_caller(env: Mapping[str, str]) -> dict[str, str]:
     from hpcrun.job.batch.sbatch_input import READ_BY_SBATCH
 
     kept = {name: value for name, value in env.items() if name not in READ_BY_SBATCH}
-    if "LC_CTYPE" in kept and _python_adds_locale():
+    if "LC_CTYPE" in kept and _came_without("LC_CTYPE"):  # Python adds it (PEP 538)
         del kept["LC_CTYPE"]
     return kept
 
 
-def _python_adds_locale() -> bool:
-    """Return whether LC_CTYPE is Python's own (PEP 538): this process came without it."""
+def _came_without(name: str) -> bool:
+    """Return whether this process has set a variable that it did not have at its start."""
     try:
         with open("/proc/self/environ", "rb") as file:
-            return b"\0LC_CTYPE=" not in b"\0" + file.read()
+            return f"\0{name}=".encode() not in b"\0" + file.read()
     except OSError:
         return False
+
+
+def _is_set_by_torch(name: str, value: str) -> bool:
+    """Return whether a variable is the default that torch sets once it has compiled.
+
+    That is the folder ``torchinductor_USER`` (torch/_inductor/runtime/cache_dir_utils.py). A job
+    with it would keep nothing of what its compilers make.
+    """
+    is_default = name == _CACHE_OF_TORCH and "/torchinductor_" in value
+    return is_default and _came_without(name)
 
 
 def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:

@@ -275,6 +275,22 @@ def hold(path: str) -> int:
     return descriptor
 
 
+def hold_alone(path: str) -> int:
+    """Return a descriptor of a folder of this user that no other process holds.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: there is no such folder, or it belongs to another user.
+    """
+    descriptor = _open(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def hold_kept(stage: str) -> list[int]:
     """Return descriptors that hold the kept folders to which a job's data are links.
 

@@ -122,6 +122,28 @@ unset TAKEN
 """
 
 
+@pytest.mark.parametrize(
+    ("came", "value", "goes_on"),
+    [
+        (False, "/tmp/torchinductor_ada", False),  # as torch names it
+        (False, "/scratch/compiled", True),  # by the person's program
+        (True, "/tmp/torchinductor_ada", True),  # from the person's shell
+    ],
+)
+def test_a_folder_that_torch_has_chosen_in_this_process_is_no_person_s_choice(
+    *, came: bool, value: str, goes_on: bool
+) -> None:
+    set_and_clean = (
+        "import os, sys; from hpcrun.machine.clean_environment import clean_env\n"
+        "os.environ['TORCHINDUCTOR_CACHE_DIR'] = sys.argv[1]\n"
+        "print(clean_env(os.environ).get('TORCHINDUCTOR_CACHE_DIR', ''))"
+    )
+    env = {"PATH": "/usr/bin", **({"TORCHINDUCTOR_CACHE_DIR": "/x"} if came else {})}
+    argv = [sys.executable, "-c", set_and_clean, value]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (value if goes_on else "")
+
+
 def of_job(folder: Path) -> dict[str, str]:
     """What the script of a job sets before it starts the ranks."""
     numbers = {"HPCRUN_JOB_ID": "L1", "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.runs.compiled_text import compiled_row, compiling_sentence
+from hpcrun.explain import warm_start
+from hpcrun.in_job.launch import node_folder
+from hpcrun.in_job.launch.compiled import generations
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.compiled_files import CompiledFiles, NewFiles, compiled_files
@@ -62,6 +65,10 @@ def test_a_damaged_record_is_none(attempt: Attempt, text: str) -> None:
     assert compiled_files(attempt) is None
 
 
+def test_explain_knows_the_folder_of_a_node_by_its_name() -> None:
+    assert warm_start._FOLDER == node_folder.COMPILED_PREFIX
+
+
 def test_a_warm_start_names_its_run(attempt: Attempt) -> None:
     started(attempt, run="run-1", files=66)
     found = compiled_files(attempt)
@@ -75,6 +82,22 @@ def test_new_files_are_those_of_each_node(attempt: Attempt) -> None:
     found = compiled_files(attempt)
     assert found
     assert found.new == {"n0": NewFiles(3, 1001.0, 1080.5)}
+
+
+@pytest.mark.parametrize(
+    "size", [100, generations.MOST_BYTES, generations.MOST_BYTES + 1], ids=["small", "most", "more"]
+)
+def test_what_is_said_to_be_saved_is_what_a_job_can_begin_with(attempt: Attempt, size: int) -> None:
+    started(attempt)
+    folder = generation(attempt)
+    for path in (folder.parent.parent, folder.parent, folder):
+        path.chmod(0o700)
+    assert generations.enter(str(folder), "node-1.site", CODE, size)
+    write(Path(generations.part(str(folder), CODE)), "12345")
+    found = compiled_files(attempt)
+    assert found
+    assert (found.saved == 5) == (generations.complete(str(folder)) is not None)
+    assert (found.saved == 5) == (size <= generations.MOST_BYTES)
 
 
 def test_saved_are_the_bytes_of_all_archives(attempt: Attempt) -> None:

@@ -8,7 +8,6 @@ write to it can run code in the job. The head node chooses its name, and may hav
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import suppress
@@ -97,8 +96,9 @@ class CompiledFolder:
         if self._saver:
             self._saver.wait()
         os.close(self._held)
-        held = _hold_alone(self._path)
-        if held is None:
+        try:
+            held = node_folder.hold_alone(self._path)
+        except OSError:  # another process uses it, or the program has removed it
             return
         times = self._new_files()
         self._record(times)
@@ -177,23 +177,6 @@ def _make(path: str) -> int:
             return node_folder.hold(path)
         time.sleep(TRY_S)
     raise OSError(f"{path} is removed again and again")
-
-
-def _hold_alone(path: str) -> int | None:
-    """Return what holds the folder for this process alone.
-
-    None if another process holds it, or the program has removed it.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _mark_unclean(path: str) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,10 +60,13 @@ class NodeStep:
 
     Attributes:
         done: the number of nodes that have reported ``DONE``.
+        is_late: the time of ``end_after`` was over before the step.
     """
 
     def __init__(self, nodes: list[str], arguments: list[str]) -> None:
         self.done = 0
+        self.is_late = False
+        self._timer: threading.Timer | None = None
         self._nodes = nodes
         self._ready: set[str] = set()
         self._limit = 0
@@ -89,9 +93,20 @@ class NodeStep:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._timer:
+            self._timer.cancel()
         self._process.terminate()
         with suppress(BrokenPipeError), self._process:  # closes its pipes, and waits
             pass
+
+    def end_after(self, seconds: float) -> None:
+        """End the step if it still runs after so long."""
+        self._timer = threading.Timer(seconds, self._end_late)
+        self._timer.start()
+
+    def _end_late(self) -> None:
+        self.is_late = True
+        self._process.terminate()
 
     def reports(self) -> Iterator[NodeLine]:
         """Yield what the nodes report, until the step ends, and let the next nodes work."""

@@ -35,6 +35,9 @@ USE = "use"
 EMPTY = "empty"
 """The last words for the nodes."""
 _PART = "part"
+_WITHIN_S = 300.0
+"""Nodes that have not unpacked a generation after so long begin empty: the shared storage, or one
+node, hardly responds."""
 
 
 class UnpackError(Exception):
@@ -70,6 +73,7 @@ def _fill_all(nodes: list[str], path: str) -> int:
     files = ""
     arguments = ["warm", NODE, str(generation.size), *generation.parts]
     with node_step.NodeStep(nodes, arguments) as step:
+        step.end_after(_WITHIN_S)
         for report in step.reports():
             if report.kind == node_step.FAILED:
                 problem = f"{report.node}: {report.text}"
@@ -81,6 +85,8 @@ def _fill_all(nodes: list[str], path: str) -> int:
                 step.write_last_word(USE)
                 break
         status = step.wait()
+        if step.is_late:
+            problem = f"not all nodes have unpacked {path} within {_WITHIN_S:.0f} s"
     if problem or status or not files:
         say_cold(problem or f"the step that unpacks {path} ended with status {status}")
         return 1
