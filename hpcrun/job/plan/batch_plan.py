@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.batch.batch_script import BatchScript, remarks_on_agents
-from hpcrun.job.batch.sbatch_input import gpus_in, problem_of_export, read_sizes
+from hpcrun.job.batch.sbatch_input import Sizes, gpus_in, problem_of_export, read_sizes
 from hpcrun.job.launch_options import Directives, Options, is_own_option, normalise_key
 from hpcrun.job.plan.directives import apply_request, requeue_directives
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, planned_env
@@ -20,6 +20,7 @@ from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import STDIN, GpuCount, JobRequest, Launcher, option_of
 from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.cpus_memory_time import (
+    Requeue,
     check_warning,
     decide_cancel_idle,
     decide_requeue,
@@ -91,27 +92,13 @@ def plan_script(
             nodes.
         UsageError: an option has no effect on a script that starts its own ranks.
     """
-    if script.options.problems:
-        hint = f"submit it with sbatch: sbatch {shlex.quote(script.name)}"
-        if request.script == STDIN:
-            hint = "submit it with sbatch, which reads stdin, too"
-        raise PlanError("\n".join(script.options.problems), hint=hint)
+    _check_script(request, script)
     _check_options(request, script)
     requeue = decide_requeue(request, profile)
     array = script.options.array if request.array is None else request.array
     sweep = decide_sweep(request, array)
-    default_name = "sbatch" if request.script == STDIN else script.name
-    stem = default_name.rpartition(".")[0]
-    name = job_name_from(request.name or script.options.name or stem or default_name)
-    directives: Directives = {"job-name": _slurm_name(default_name, name), "open-mode": "append"}
-    directives |= dict(script.options.directives)
-    given_name = request.name or script.options.name
-    if given_name:
-        directives["job-name"] = given_name
-    if requeue:
-        for key in _REQUEUE:
-            directives.pop(key, None)
-        directives |= requeue_directives(requeue)
+    name = job_name_from(request.name or script.options.name or _stem(request, script))
+    directives = _directives(request, script, name, requeue)
     if sweep:
         directives["array"] = sweep.array
     directives |= mail or {}
@@ -130,37 +117,14 @@ def plan_script(
     _check_local(profile, sizes.nodes, launcher)
     granted = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
     check_warning(requeue, granted.walltime_s)
-    bare = profile.model_copy(update={"env": {}, "fabric": type(profile.fabric)(), "secrets": ()})
-    of_sbatch = of_sbatch or {}
-    export = of_sbatch.get("SBATCH_EXPORT") or directives.get("export")
-    env: dict[str, str | None] = {
-        **_exported(of_sbatch, export),
-        **dict(script.options.env),
-        **dict(planned_env(request, bare)),
-        **dict.fromkeys(name for name, _ in script.secrets),
-    }
-    no_logs = "no logs per rank: hpcrun does not take over the launch: {}".format
-    notes = [no_logs(reason) for reason in script.missing]
-    # by the sizes given at submission: the script knows only its own
-    on_agents = remarks_on_agents(script.launches, sizes)
-    by_script = set(remarks_on_agents(script.launches, script.sizes))
-    habits = [habit for habit in script.habits if habit not in by_script]
-    notes += dict.fromkeys((*script.remarks, *habits, *on_agents))
-    if export is not None:
-        _pass_on_run(directives, env, export)
-    name_note = run_name_note(request.name, profile.scheduler) if request.name else None
-    if name_note:
-        notes.append(name_note)
-    by_srun = any(line.by_srun for line in script.launches)
-    if by_srun and requeue and (requeue.on_failure or requeue.restarts):
-        notes.append("srun gets --kill-on-bad-exit=1: a failed task ends the others")
+    env = _environment(request, profile, script, directives, of_sbatch or {})
     srun = _srun_options(request, script)
-    notes += _notes_on_srun(srun, script)
-    shared = _shared_gpus(request, shape)
-    if shared:
-        notes.append(shared)
-    if profile.scheduler != "slurm":
-        directives = {}
+    notes = [
+        *_notes_on_script(script, sizes),
+        *_notes_on_request(request, profile, script, requeue),
+        *_notes_on_srun(srun, script),
+        *_notes_on_shared_gpus(request, shape),
+    ]
     return Plan(
         name=name,
         profile=profile.name,
@@ -169,7 +133,7 @@ def plan_script(
         cpus_per_node=None,
         memory_mb=granted.memory_mb,
         walltime_s=granted.walltime_s,
-        directives=tuple(directives.items()),
+        directives=tuple(directives.items()) if profile.scheduler == "slurm" else (),
         modules=request.load,
         setup=request.setup,
         env=tuple(env.items()),
@@ -186,6 +150,74 @@ def plan_script(
         notify=notify,
         batch=script,
     )
+
+
+def _check_script(request: JobRequest, script: BatchScript) -> None:
+    """Check that hpcrun can submit a script.
+
+    Raises:
+        PlanError: it cannot.
+    """
+    if not script.options.problems:
+        return
+    hint = f"submit it with sbatch: sbatch {shlex.quote(script.name)}"
+    if request.script == STDIN:
+        hint = "submit it with sbatch, which reads stdin, too"
+    raise PlanError("\n".join(script.options.problems), hint=hint)
+
+
+# --- directives and variables --------------------------------------------------------------------
+
+
+def _directives(
+    request: JobRequest, script: BatchScript, name: str, requeue: Requeue | None
+) -> Directives:
+    """Return the directives of a script, without the sizes of the request."""
+    directives: Directives = {
+        "job-name": _slurm_name(_name_by_sbatch(request, script), name),
+        "open-mode": "append",
+    }
+    directives |= dict(script.options.directives)
+    given_name = request.name or script.options.name
+    if given_name:
+        directives["job-name"] = given_name
+    if requeue:
+        for key in _REQUEUE:
+            directives.pop(key, None)
+        directives |= requeue_directives(requeue)
+    return directives
+
+
+def _name_by_sbatch(request: JobRequest, script: BatchScript) -> str:
+    """Return the name that sbatch would give a job without a name."""
+    return "sbatch" if request.script == STDIN else script.name
+
+
+def _stem(request: JobRequest, script: BatchScript) -> str:
+    """Return the name that hpcrun gives the run of a job without a name."""
+    name = _name_by_sbatch(request, script)
+    return name.rpartition(".")[0] or name
+
+
+def _environment(
+    request: JobRequest,
+    profile: Profile,
+    script: BatchScript,
+    directives: Directives,
+    of_sbatch: Mapping[str, str],
+) -> dict[str, str | None]:
+    """Return the variables that the job sets; the directive ``export`` then lets them pass."""
+    bare = profile.model_copy(update={"env": {}, "fabric": type(profile.fabric)(), "secrets": ()})
+    export = of_sbatch.get("SBATCH_EXPORT") or directives.get("export")
+    env: dict[str, str | None] = {
+        **_exported(of_sbatch, export),
+        **dict(script.options.env),
+        **dict(planned_env(request, bare)),
+        **dict.fromkeys(name for name, _ in script.secrets),
+    }
+    if export is not None:
+        _pass_on_run(directives, env, export)
+    return env
 
 
 def _exported(of_sbatch: Mapping[str, str], export: str | None) -> dict[str, str]:
@@ -269,6 +301,33 @@ def _srun_options(request: JobRequest, script: BatchScript) -> Options:
     return tuple(laid_over("srun", {}, request.srun).items())
 
 
+# --- notes ---------------------------------------------------------------------------------------
+
+
+def _notes_on_script(script: BatchScript, sizes: Sizes) -> Iterator[str]:
+    """Yield what hpcrun does not take over of a script, and what is wrong in it."""
+    for reason in script.missing:
+        yield f"no logs per rank: hpcrun does not take over the launch: {reason}"
+    # by the sizes given at submission: the script knows only its own
+    on_agents = remarks_on_agents(script.launches, sizes)
+    by_script = set(remarks_on_agents(script.launches, script.sizes))
+    habits = [habit for habit in script.habits if habit not in by_script]
+    yield from dict.fromkeys((*script.remarks, *habits, *on_agents))
+
+
+def _notes_on_request(
+    request: JobRequest, profile: Profile, script: BatchScript, requeue: Requeue | None
+) -> Iterator[str]:
+    """Yield what an option does that a person may not expect."""
+    if request.name:
+        name_note = run_name_note(request.name, profile.scheduler)
+        if name_note:
+            yield name_note
+    restarts = requeue is not None and bool(requeue.on_failure or requeue.restarts)
+    if restarts and any(line.by_srun for line in script.launches):
+        yield "srun gets --kill-on-bad-exit=1: a failed task ends the others"
+
+
 def _notes_on_srun(options: Options, script: BatchScript) -> Iterator[str]:
     """Yield a note on each option of srun that a launch has, too: srun takes the last one."""
     for name, _ in options:
@@ -321,15 +380,15 @@ def _set_gpus(directives: Directives, gpus: GpuCount, nodes: int) -> None:
     directives["gpus-per-node"] = str(each)
 
 
-def _shared_gpus(request: JobRequest, shape: Shape) -> str | None:
-    """Return a note if the options leave a node fewer GPUs than the script has ranks on it."""
+def _notes_on_shared_gpus(request: JobRequest, shape: Shape) -> Iterator[str]:
+    """Yield a note if the options leave a node fewer GPUs than the script has ranks on it."""
     given = (request.gpus, request.gpus_per_node, request.ntasks, request.ntasks_per_node)
     if not any(given):
-        return None
+        return
     if not 0 < shape.gpus_per_node < shape.procs_per_node:
-        return None
+        return
     gpus = count(shape.gpus_per_node, "GPU")
-    return (
+    yield (
         f"{shape.procs_per_node} ranks of a node share {gpus}: the script decides the number of "
         "ranks"
     )
