@@ -23,7 +23,8 @@ from hpcrun.explain.diagnosis.launcher_lines import rank_of_file
 from hpcrun.explain.diagnosis.log import Log, by_speaker, examine
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner, line_counter
-from hpcrun.explain.ended import Explanation, explained, nothing_failed
+from hpcrun.explain.ended import Explanation, explained
+from hpcrun.explain.nothing_failed import nothing_failed
 from hpcrun.files.reading import open_regular
 from hpcrun.job.job_states import FAILED, PENDING, RUNNING, TIMEOUT, base_state, is_terminal
 from hpcrun.job.text.units import format_span, slurm_seconds

@@ -10,33 +10,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
-from hpcrun.actions.hooks import HOOKS, about_run
+from hpcrun.actions.hooks import HOOKS
 from hpcrun.actions.runs.hardware_use import (
     had_little_memory_left,
     run_use,
     use_advice,
     use_rows,
 )
-from hpcrun.actions.status.decide_status import BEFORE_START, ended_text
-from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, element_row
+from hpcrun.actions.status.decide_status import ended_text
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
 from hpcrun.explain.diagnosis.facts import Culprit, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
-from hpcrun.explain.diagnosis.subject import subject_in
+from hpcrun.explain.diagnosis.subject import Subject, subject_in
 from hpcrun.explain.diagnosis.wait_before_end import with_wait
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_tracebacks, with_watchdog
 from hpcrun.explain.evidence import Evidence, evidence_of, of_scheduler
 from hpcrun.explain.gather import gather
 from hpcrun.explain.many_agents import many_agents
+from hpcrun.explain.nothing_failed import nothing_failed
 from hpcrun.explain.started_over import LOAD_CHECKPOINT, started_over
 from hpcrun.explain.unrecorded_end import NO_QUESTIONS, Questions, UnrecordedEnd, unrecorded_end
 from hpcrun.explain.warm_start import remark_on_warm_start
 from hpcrun.explain.wording import answer, other_nodes
 from hpcrun.job import job_states
 from hpcrun.job.job_states import EXIT_KILLED
-from hpcrun.job.request.after import Condition
 from hpcrun.job.run_paths import RoleRanks, RunFolder
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.units import format_time, index_ranges, rank_option
@@ -60,11 +60,6 @@ _STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
 _INTERRUPTED = frozenset({*_STOPPED, job_states.PREEMPTED, job_states.NODE_FAIL})
 """States of a job that was ended from outside: a further attempt helps only if it continues."""
 _RUNS = (job_states.RUNNING, job_states.UNKNOWN)
-_NOT_RUNNING = frozenset(
-    "PENDING CONFIGURING SUBMITTING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT".split()
-)
-"""States of a job that has no allocation, or none yet."""
-_CONDITIONS: dict[Condition, str] = {"ok": "completed", "any": "ended", "fail": "did not complete"}
 _REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # in_job/launch/per_job/why_ended.py
 _FROM_ZERO = (
     "it has left nothing in $HPCRUN_CHECKPOINT_DIR: resubmitted, it begins at zero unless it keeps "
@@ -199,16 +194,13 @@ def _explain_end(
     failed = _first_failed_element(item)
     if failed is not None:
         item = element_row(item, failed)
-    before = _attempts_before(item)
     attempt = in_failed_role(last_attempt(item.folder, item.element or 0), item.run)
     use = None if quick else _use_of(item)
     well = nothing_failed(item)
     if well is not None:
         earlier = _earlier_failure(item, attempt, well, rules, quick=quick)
-        if item.status.state == job_states.COMPLETED and attempt and attempt.exit:
-            well = "; ".join((well, *attempt.exit.notes))
-            before = (*before, *_alone(attempt))
-        return earlier or _nothing_to_explain(item, well, before, use)
+        return earlier or _nothing_to_explain(item, attempt, well, use)
+    before = _attempts_before(item)
     if attempt is not None and attempt.exit is not None and attempt.exit.reason == IDLE:
         return _was_idle(item, attempt.exit, (*before, *_use_evidence(use)))
     facts, unread = gather(item, attempt, rules, quick=quick)
@@ -247,7 +239,7 @@ def _is_between_attempts(item: RunStatus, attempt: Attempt) -> bool:
 
 
 def _nothing_to_explain(
-    item: RunStatus, well: str, before: tuple[Evidence, ...], use: UseSummary | None
+    item: RunStatus, attempt: Attempt | None, well: str, use: UseSummary | None
 ) -> Explanation:
     """Return how a job stands that has not failed, and how well it used its hardware."""
     if item.status.state not in (job_states.RUNNING, job_states.COMPLETED):
@@ -256,11 +248,16 @@ def _nothing_to_explain(
         command = f"hpcrun logs {item.label}"
     else:
         command = f"hpcrun logs -f {item.label}"
-    evidence = [*before, *_use_evidence(use)]
+    summary = well
+    evidence = [*_attempts_before(item)]
+    if item.status.state == job_states.COMPLETED and attempt and attempt.exit:
+        summary = "; ".join((well, *attempt.exit.notes))
+        evidence += _alone(attempt)
+    evidence += _use_evidence(use)
     advised = tuple(use_advice(use, completed=item.status.final)) if use else ()
     if advised:  # no fix: nothing failed
         evidence.append(Evidence("advice", None, advised))
-    return Explanation(item, well, evidence=tuple(evidence), next=command)
+    return Explanation(item, summary, evidence=tuple(evidence), next=command)
 
 
 def _between(
@@ -356,13 +353,6 @@ def explained(
     fix = ended.fix
     if summary:
         diagnosis = Diagnosis(None, Culprit(None, alike=tuple(facts.ends)))
-    evidence = [*evidence_of(item, facts, diagnosis, attempt)]
-    if facts.start:
-        evidence.append(Evidence("torchrun", None, (facts.start,)))
-    if item.run.outlives_failed_tasks and _ran_on(facts, diagnosis):
-        evidence.append(Evidence("srun", None, (RUN_ON,)))
-    cut = dict.fromkeys(log.name for log in facts.logs if not log.scan.whole)
-    too_long = [f"{name}: too long; only its beginning and end were searched" for name in cut]
     subject = None if summary else subject_in(facts, diagnosis)
     agents = None if summary else many_agents(facts, diagnosis)
     if agents is not None:
@@ -378,24 +368,47 @@ def explained(
         fix=fix or advice(item, diagnosis) + other_nodes(facts, diagnosis),
         rank=diagnosis.first,
         role=facts.role,
-        evidence=(*evidence, *before),
+        evidence=(*_evidence_of_end(item, facts, diagnosis, attempt), *before),
         next=_next_command(item, facts, diagnosis),
-        unread=(*unread, *too_long),
+        unread=(*unread, *_too_long(facts)),
         flight=facts.flight,
     )
     if diagnosis.first is not None and diagnosis.first in facts.ends:
         explanation = replace(explanation, node=facts.ends[diagnosis.first].node)
     if subject is not None:
-        rank = subject.rank(facts)
-        explanation = replace(
-            explanation,
-            rank=explanation.rank if rank is None else rank,
-            node=subject.node(facts) or explanation.node,
-        )
+        explanation = _at_subject(explanation, subject, facts)
     if diagnosis.cause:
         rule = diagnosis.cause.rule
         explanation = replace(explanation, rule=rule.name, level=rule.level, source=rule.source)
     return explanation
+
+
+def _evidence_of_end(
+    item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None
+) -> list[Evidence]:
+    """Return the evidence for the answer, its start of the ranks, and that others ran on."""
+    evidence = [*evidence_of(item, facts, diagnosis, attempt)]
+    if facts.start:
+        evidence.append(Evidence("torchrun", None, (facts.start,)))
+    if item.run.outlives_failed_tasks and _ran_on(facts, diagnosis):
+        evidence.append(Evidence("srun", None, (RUN_ON,)))
+    return evidence
+
+
+def _too_long(facts: Facts) -> list[str]:
+    """Return the logs of which only a part was searched."""
+    cut = dict.fromkeys(log.name for log in facts.logs if not log.scan.whole)
+    return [f"{name}: too long; only its beginning and end were searched" for name in cut]
+
+
+def _at_subject(explanation: Explanation, subject: Subject, facts: Facts) -> Explanation:
+    """Return an explanation with the rank and the node of a process, as far as they are known."""
+    rank = subject.rank(facts)
+    return replace(
+        explanation,
+        rank=explanation.rank if rank is None else rank,
+        node=subject.node(facts) or explanation.node,
+    )
 
 
 def _end_without_rule(
@@ -558,43 +571,3 @@ def _what_made_the_next(attempt: Attempt) -> str:
         nodes = f" ({', '.join(attempt.exit.nodes)})"
     text, place, _ = ended_text(attempt).partition(", restarted in place")
     return f"{text}{nodes}{place or ', requeued'}"
-
-
-def nothing_failed(item: RunStatus) -> str | None:
-    """Return why there is nothing to explain; None if the job failed.
-
-    The job has not ended, or ended well.
-    """
-    status = item.status
-    reason = f" ({status.reason})" if status.reason else ""
-    if status.state == job_states.COMPLETED and status.final:
-        return about_run(item)[1] or "the job completed with exit status 0"
-    if status.final:
-        return _never_started(item)
-    if status.state == job_states.RUNNING:
-        return f"the job is running{reason}: it has not ended"
-    if status.state == job_states.UNKNOWN:
-        return f"the state of the job is unknown{reason}"
-    if status.state not in _NOT_RUNNING:
-        return f"the job is {status.state.lower().replace('_', ' ')}{reason}: it has not ended"
-    if status.reason and status.state == job_states.PENDING:
-        known = item.known_reason
-    else:
-        known = None
-    if item.never_starts:
-        return f"the job never starts: {item.never_starts.short}{reason}"
-    now = "waits again" if status.attempt else "has not started"
-    return f"the job {now}: {known.short if known else status.state}{reason}"
-
-
-def _never_started(item: RunStatus) -> str | None:
-    """Return why a job that has ended never started; None if it did."""
-    if item.waits and item.status.reason in (BEFORE_START, NEVER, "Dependency"):
-        other = item.waits[0]
-        condition = f"{other.name} ({other.job_id}) {_CONDITIONS[other.condition]}"
-        return f"the job was not needed: it was to run only if {condition}, which is {other.state}"
-    if item.run.chain and (item.status.reason or "").startswith("because "):
-        return f"the job was {BEFORE_START}, {item.status.reason}"
-    if item.status.reason == BEFORE_START:
-        return f"the job was {BEFORE_START}"
-    return None
