@@ -87,13 +87,22 @@ def evidence_of(
     for of_launcher in _of_launchers(facts):
         if of_launcher.lines[0] not in lines_of_end:
             yield of_launcher
-    if attempt and attempt.exit and attempt.exit.message:
-        message = attempt.exit.message
-        if message not in (item.status.reason or ""):
-            yield Evidence("batch script", None, (_short(message),))
+    of_script = _of_script(item, attempt)
+    if of_script is not None:
+        yield of_script
     yield from islice(_of_others(facts, diagnosis), _MOST_CONSEQUENCES)
     if item.run.scheduler:
         yield of_scheduler(item)
+
+
+def _of_script(item: RunStatus, attempt: Attempt | None) -> Evidence | None:
+    """Return the message of the batch script; None without one, or if the status repeats it."""
+    if attempt is None or attempt.exit is None or not attempt.exit.message:
+        return None
+    message = attempt.exit.message
+    if message in (item.status.reason or ""):
+        return None
+    return Evidence("batch script", None, (_short(message),))
 
 
 def of_scheduler(item: RunStatus) -> Evidence:

@@ -235,7 +235,7 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
     return Explanation(
         running.item,
         "; ".join(remark.sentence for remark in chosen),
-        fix=next((remark.fix for remark in (stacks, *chosen) if remark and remark.fix), ""),
+        fix=_first_fix((stacks, *chosen)),
         rank=rank,
         node=running.node_of.get(rank) if rank is not None else None,
         role=running.attempt.folder.role,
@@ -250,6 +250,14 @@ def _first_rank(remarks: Iterable[Remark]) -> int | None:
         if remark.rank is not None:
             return remark.rank
     return None
+
+
+def _first_fix(remarks: Iterable[Remark | None]) -> str:
+    """Return the first thing to do; empty if no remark has one."""
+    for remark in remarks:
+        if remark is not None and remark.fix:
+            return remark.fix
+    return ""
 
 
 def _next_command(running: Running, stacks: Remark | None, *, stuck: bool) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 
 from hpcrun.actions.runs.code_changes import changed_files, snapshot_folder
@@ -41,6 +42,15 @@ _MOST_FACTS = 3
 _LONGEST = 60
 
 
+@dataclass(frozen=True, slots=True)
+class _GoodRun:
+    """A run that completed, and in which facts the failed run differs from it."""
+
+    run: Run
+    facts: dict[str, Facts]
+    different: list[FactDifference]
+
+
 def since_good_run(item: RunStatus, store: RunStore) -> tuple[Evidence, ...]:
     """Return what is new in a run that failed; empty if there is no run to compare it with.
 
@@ -51,29 +61,29 @@ def since_good_run(item: RunStatus, store: RunStore) -> tuple[Evidence, ...]:
     if not is_failed or item.elements or item.element is not None:
         return ()
     mine = facts_of(run, store)
-    nearest: Run | None = None
-    its_facts: dict[str, Facts] = {}
-    fewest: list[FactDifference] = []
-    for good in islice(_good_runs(run, store), MOST_RUNS):
-        facts = facts_of(good, store)
-        different = differences(facts, mine)
-        if nearest is None or len(different) < len(fewest):
-            nearest = good
-            its_facts = facts
-            fewest = different
+    nearest = _nearest_run(run, mine, store)
     if nearest is None:
         return ()
-    new = [*map(_fact_text, fewest)]
-    is_code_known = _is_code_known(its_facts) and _is_code_known(mine)
-    before = snapshot_folder(nearest, store)
+    new = [*map(_fact_text, nearest.different)]
+    is_code_known = _is_code_known(nearest.facts) and _is_code_known(mine)
+    before = snapshot_folder(nearest.run, store)
     after = snapshot_folder(run, store)
     if before is not None and after is not None:
         is_code_known = True
-        new = [_fact_text(one) for one in fewest if one.section != CODE]
+        new = [_fact_text(one) for one in nearest.different if one.section != CODE]
         new += [f"{path} ({change})" for path, change in changed_files(before, after).items()]
     if len(new) > _MOST_FACTS:
         return ()
-    return (_evidence(run, nearest, new, is_code_known=is_code_known),)
+    return (_evidence(run, nearest.run, new, is_code_known=is_code_known),)
+
+
+def _nearest_run(run: Run, mine: dict[str, Facts], store: RunStore) -> _GoodRun | None:
+    """Return the completed run that differs in the fewest facts, of such runs the newest."""
+    compared = []
+    for good in islice(_good_runs(run, store), MOST_RUNS):
+        facts = facts_of(good, store)
+        compared.append(_GoodRun(good, facts, differences(facts, mine)))
+    return min(compared, key=lambda good: len(good.different), default=None)
 
 
 def _is_code_known(facts: dict[str, Facts]) -> bool:
