@@ -22,6 +22,7 @@ from hpcrun.actions.status.past_jobs import (
     DEFAULT_ACCOUNT,
     JobTime,
     PastJob,
+    RemovedRun,
     jobs_of_run,
     removed_runs,
     runs_since,
@@ -204,11 +205,11 @@ def get_history(
     jobs = _jobs_within(examined(on_cluster, store, rules), since_s)
     jobs = with_accounts(jobs, accounted)
     removed = removed_runs(store)
-    for run in removed:
-        if run.scheduler != "local" and has_words(run.text, words):
-            jobs += [job for job in run.jobs if is_within(job, since_s)]
+    jobs += _jobs_of_removed(removed, words, since_s)
+    counted = {job.run_id for job in jobs}
+    removed_ids = {run.run_id for run in removed}
     known = {item.run.run_id for item in result.runs}
-    known.update(store.run_ids(), (run.run_id for run in removed))
+    known.update(store.run_ids(), removed_ids)
     unknown = [job for job in accounted if job.run_id not in known and job.times]
     others = [job for job in unknown if is_within(job, since_s)]
     everything = jobs + others
@@ -220,13 +221,13 @@ def get_history(
         rows=tuple(rows),
         total=total,
         causes=tuple(counted_causes(everything, since_s)),
-        runs=len({job.run_id for job in jobs}),
+        runs=len(counted),
         jobs=len(everything),
         others=len(others),
         running=sum(job.is_running for job in everything),
         unknown=sum(job.is_unknown for job in everything),
         local=len(result.runs) - len(cluster_runs),
-        removed=len({job.run_id for job in jobs} & {run.run_id for run in removed}),
+        removed=len(counted & removed_ids),
         qos=frozenset(job.qos for job in everything if job.qos),
         away=result.away,
         damaged=result.damaged,
@@ -238,6 +239,17 @@ def _jobs_within(runs: Iterable[RunStatus], since_s: float) -> list[PastJob]:
     jobs = []
     for item in runs:
         jobs += [job for job in jobs_of_run(item) if is_within(job, since_s)]
+    return jobs
+
+
+def _jobs_of_removed(
+    runs: Iterable[RemovedRun], words: Sequence[str], since_s: float
+) -> list[PastJob]:
+    """Return the jobs within a time of runs that were removed, and that match a filter."""
+    jobs = []
+    for run in runs:
+        if run.scheduler != "local" and has_words(run.text, words):
+            jobs += [job for job in run.jobs if is_within(job, since_s)]
     return jobs
 
 

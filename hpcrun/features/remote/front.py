@@ -55,24 +55,26 @@ class RemoteHooks(Hooks):
             return None
         hosts, rest = split_hosts(words)
         TypedHost.name = hosts[0] if len(set(hosts)) == 1 else ""
-        verb = next((text for text in rest if not text.startswith("-")), "")
+        verb = _verb(rest)
         if not hosts and verb and verb not in HERE and _is_configured():
             hosts = _configured_host()
         if len(hosts) > 1 and LOCAL in hosts:
             raise UsageError(f"{OPTION} {LOCAL} is for this machine alone")
-        if hosts in ([], [LOCAL]):
-            if hosts:
-                sys.argv[1:] = rest
+        if not hosts:
             return None
-        if verb == FROM_HOST and len(set(hosts)) == 1:
+        if hosts == [LOCAL]:
+            sys.argv[1:] = rest
+            return None
+        different = list(dict.fromkeys(hosts))
+        if verb == FROM_HOST and len(different) == 1:
             TypedHost.source = hosts[0]
             sys.argv[1:] = rest
             return None
-        if len(dict.fromkeys(hosts)) > 1:
+        if len(different) > 1:
             from hpcrun.features.remote.clusters import run_on_several
 
             try:
-                return run_on_several(list(dict.fromkeys(hosts)), rest)
+                return run_on_several(different, rest)
             except RecursionError:
                 raise SchedulerError("the answer of a host is nested too deeply") from None
         from hpcrun.features.remote.run_on_host import run_on_one
@@ -131,6 +133,11 @@ def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             break
     return hosts, [*rest, *queue]
+
+
+def _verb(line: Iterable[str]) -> str:
+    """Return the command of a command line: its first word that is no option; empty without one."""
+    return next((text for text in line if not text.startswith("-")), "")
 
 
 def _configured_files() -> Iterable[str]:

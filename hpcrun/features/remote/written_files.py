@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from hpcrun.cli.commands import COMMANDS
 from hpcrun.cli.options import check_new_file
@@ -110,6 +111,13 @@ class WrittenFiles:
         return f"the files are on {self.connection.host} for a day: {self.source}"
 
 
+def _brings_files(verb: str, typed: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a command line writes files that come to this machine."""
+    if typed == "-" or values.get("from_csv"):
+        return False
+    return bool(typed) or verb in _DEFAULT_NAMES
+
+
 def written_files(connection: Connection, verb: str, words: Sequence[str]) -> WrittenFiles | None:
     """Return the files that a command line will write; None if they do not come to this machine.
 
@@ -125,8 +133,7 @@ def written_files(connection: Connection, verb: str, words: Sequence[str]) -> Wr
     option = WRITTEN[verb]
     values = values_of(verb, words[place:])
     typed = str(values.get(option.lstrip("-")) or "")
-    may_be_elsewhere = typed == "-" or values.get("from_csv")
-    if may_be_elsewhere or (not typed and verb not in _DEFAULT_NAMES):
+    if not _brings_files(verb, typed, values):
         return None
     problem = rsync_problem()
     if problem:
