@@ -219,15 +219,18 @@ def _candidate(cell: str, at: int, body: Sequence[TableLine]) -> Chosen | None:
     if meaning is None:
         return None
     chosen = Chosen(cell, at, meaning.quantity, meaning)
-    cells = [line.cells[at] for line in body if at < len(line.cells)]
+    cells = [line.cells[at] for line in body]
     if lower == "scaling" and all("%" in text for text in cells):
         chosen = Chosen(cell, at, "efficiency_percent", Meaning("efficiency_percent"))
-    if not cells or any(_is_value(chosen, text) for text in cells):
-        return chosen
+    return chosen if _has_value(chosen, cells) else None
+
+
+def _has_value(column: Chosen, cells: Sequence[str]) -> bool:
+    """Return whether one of the cells, if there are any, is a number of the column's quantity."""
+    if not cells or any(_is_value(column, text) for text in cells):
+        return True
     # a bare time is refused later, with its line; a column GPU may name the type
-    if chosen.name in _TIMES and any(_is_bare(text) for text in cells):
-        return chosen
-    return None
+    return column.name in _TIMES and any(_is_bare(text) for text in cells)
 
 
 def _is_value(column: Chosen, cell: str) -> bool:

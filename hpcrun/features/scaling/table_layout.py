@@ -176,12 +176,8 @@ def _with_sizes_in_rows(layout: Layout, name: str) -> Layout:
             f"{name}: the table does not say what its numbers are: a time, or samples per second?",
             hint=f"write the unit into the first cell: {corner} (s), or {corner} (samples/s)",
         )
-    body = []
-    for line, label in zip(layout.body, labels, strict=True):
-        for at, size in sizes.items():
-            nodes = str(size.nodes or 1)
-            body.append(TableLine(line.number, [label, str(size.gpus), nodes, line.cells[at]]))
-    return Layout(["dataset", "gpus", "nodes", quantity], body, note, unread)
+    unfolded = _unfolded(layout, sizes, labels, quantity)
+    return replace(unfolded, note=note, unread=unread)
 
 
 def _size_text(cell: str, size: CellSize) -> str:
@@ -200,6 +196,18 @@ def _turned(layout: Layout, sizes: dict[int, CellSize], labels: Sequence[str]) -
         number = layout.body[0].number
         body.append(TableLine(number, [str(size.gpus), str(size.nodes or 1), *cells]))
     return Layout(header, body)
+
+
+def _unfolded(
+    layout: Layout, sizes: dict[int, CellSize], labels: Sequence[str], quantity: str
+) -> Layout:
+    """Return a table of which each row is a data set with a row for each data set and size."""
+    body = []
+    for line, label in zip(layout.body, labels, strict=True):
+        for at, size in sizes.items():
+            nodes = str(size.nodes or 1)
+            body.append(TableLine(line.number, [label, str(size.gpus), nodes, line.cells[at]]))
+    return Layout(["dataset", "gpus", "nodes", quantity], body)
 
 
 def _quantity(layout: Layout, places: Sequence[int]) -> str:

@@ -112,15 +112,8 @@ def _set_size(row: TableRow, choice: TableColumns, gpus_per_node: int | None) ->
         if column.name not in ("gpus", "nodes"):
             continue
         cell = row.line.cells[column.at]
-        if not cell and column.name == "gpus" and column.meaning is None:
-            raise UsageError(f"{row.place}: column gpus is empty")
         size = cell_size(cell)
-        if column.meaning is None and cell and (size is None or not size.named):
-            row.values[column.name] = own_value(column.name, cell, row.place)
-        elif size is not None and size.gpus > 0:
-            row.values[column.name] = size.gpus
-        elif cell:
-            row.unread.append(f"{column.header} {cell[:40]!r}")
+        _set_number(row, column, cell, size)
         if column.name == "gpus" and size is not None:
             row.label = size.label
             row.card = size.card
@@ -129,6 +122,23 @@ def _set_size(row: TableRow, choice: TableColumns, gpus_per_node: int | None) ->
     if gpus_per_node and "nodes" in row.values:
         row.values.setdefault("gpus", row.values["nodes"] * gpus_per_node)
     return CellSize(row.values["gpus"]) if "gpus" in row.values else None
+
+
+def _set_number(row: TableRow, column: Chosen, cell: str, size: CellSize | None) -> None:
+    """Set the number of GPUs or nodes that a cell has.
+
+    Raises:
+        UsageError: the column is hpcrun's own, and the cell has none.
+    """
+    is_own = column.meaning is None
+    if is_own and not cell and column.name == "gpus":
+        raise UsageError(f"{row.place}: column gpus is empty")
+    if is_own and cell and (size is None or not size.named):
+        row.values[column.name] = own_value(column.name, cell, row.place)
+    elif size is not None and size.gpus > 0:
+        row.values[column.name] = size.gpus
+    elif cell:
+        row.unread.append(f"{column.header} {cell[:40]!r}")
 
 
 def _set_own(row: TableRow, column: Chosen, cell: str) -> None:
@@ -266,23 +276,39 @@ def _labels(rows: Sequence[TableRow], layout: Layout, choice: TableColumns) -> l
     """Return the columns that may tell rows apart, from left to right."""
     measured = [column.at for column in choice.columns if column.field in MEASURED]
     sizes = [column.at for column in choice.columns if column.name in ("gpus", "nodes")]
+    first_measured = min(measured, default=0)
+    first_size = min(sizes)
     labels = []
     names = [row.label for row in rows]
-    if len(set(filter(None, names))) > 1:
-        labels.append(_Label(layout.header[min(sizes)], names, tells=True))
+    if len({*names} - {""}) > 1:
+        labels.append(_Label(layout.header[first_size], names, tells=True))
     for at in choice.unread:
-        header = layout.header[at]
         cells = _filled_down(plain_cell(row.line.cells[at]) for row in rows)
-        is_text = any(_is_text(cell) for cell in cells)
-        is_left = at < min(measured, default=0) and not any(map(_has_unit, cells))
-        if len(set(cells)) < 2 or not (is_text or is_left):
-            continue
-        is_remark = any(_REMARKS.fullmatch(part) for part in re.split(r"[\W_]+", header) if part)
-        if is_remark and not is_left:
-            continue
-        tells = not is_remark and (is_text or at < min(sizes))
-        labels.append(_Label(header, cells, tells))
+        label = _column_label(
+            layout.header[at], cells, is_left=at < first_measured, is_first=at < first_size
+        )
+        if label is not None:
+            labels.append(label)
     return labels
+
+
+def _column_label(header: str, cells: list[str], *, is_left: bool, is_first: bool) -> _Label | None:
+    """Return a column as a label; None if it does not tell rows apart, or is a remark on them.
+
+    Args:
+        header: its header.
+        cells: its cell of each row.
+        is_left: it stands before all measurements.
+        is_first: it stands before all sizes.
+    """
+    is_text = any(_is_text(cell) for cell in cells)
+    is_setting = is_left and not any(map(_has_unit, cells))
+    if len(set(cells)) < 2 or not (is_text or is_setting):
+        return None
+    is_remark = any(_REMARKS.fullmatch(part) for part in re.split(r"[\W_]+", header))
+    if is_remark and not is_setting:
+        return None
+    return _Label(header, cells, tells=not is_remark and (is_text or is_first))
 
 
 def _filled_down(cells: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ A header is a quantity, its unit, and "per" what: ``Throughput (tokens/s/GPU)``,
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 _SECONDS = {
@@ -25,6 +26,8 @@ _LONG_UNITS = {"hr", "hrs", "hour", "minute", "second", "day"}
 _SHORT_RATES = {"tps": "tokens", "qps": "queries", "rps": "requests", "ips": "images"}
 """Short names of rates, and what they count."""
 _COUNTED = {
+    **_SHORT_RATES,
+    "ns": "ns",
     **dict.fromkeys(("s", "sample", "smp"), "samples"),
     **dict.fromkeys(("t", "tok", "token"), "tokens"),
     **dict.fromkeys(("img", "image", "im"), "images"),
@@ -33,7 +36,7 @@ _COUNTED = {
     **dict.fromkeys(("seq", "sequence"), "sequences"),
     **dict.fromkeys(("ex", "example"), "examples"),
 }
-"""What a rate counts, as people shorten it."""
+"""What a rate counts, as people shorten it; of other words, the plural has an s."""
 _NOT_COUNTED = {
     *("b", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "bit", "gbit", "byte"),
     *("flop", "gflop", "tflop", "pflop", "cost", "price", "usd", "dollar", "joule", "kwh", "op"),
@@ -224,26 +227,32 @@ def _rate(words: _Words) -> Meaning | None:
     per_gpu = bool(_GPU.intersection(words.per))
     if counted in _STEPS:
         return Meaning("steps_per_s", factor, per_gpu)
-    plural = counted if counted == "ns" else f"{counted}s"
-    counted = _SHORT_RATES.get(counted) or _COUNTED.get(counted, plural)
-    return Meaning("samples_per_s", factor, per_gpu, counted)
+    plural = _COUNTED.get(counted, f"{counted}s")
+    return Meaning("samples_per_s", factor, per_gpu, plural)
 
 
 def _time(words: _Words, units: list[str]) -> Meaning | None:
     """Return the meaning of ``Time (s)``, ``Epoch time``, ``s/epoch`` or ``Time/iteration``."""
     others = set(words.plain).difference(_SECONDS)
-    digits = {token for token in others if token.isdigit()}
     is_named = others & _TIME_NAMES or _LONG_UNITS.intersection(units) or (units and words.per)
-    if not is_named or len(units) > 1 or len(words.per) > 1:
+    if not is_named or len(units) > 1:
         return None
-    if others - digits - _TIME_NAMES - _TIME_BESIDE:
+    quantity = _timed(others, words.per)
+    if not quantity:
         return None
-    factor = _SECONDS[units[0]] if units else None
+    return Meaning(quantity, _SECONDS[units[0]] if units else None)
+
+
+def _timed(words: set[str], per: Sequence[str]) -> str:
+    """Return the time of a run, an epoch or a step, by words without units; "" for another time."""
+    digits = {token for token in words if token.isdigit()}
+    if len(per) > 1 or words - digits - _TIME_NAMES - _TIME_BESIDE:
+        return ""
     if digits:  # of 10 epochs
-        return Meaning("time", factor) if "epoch" in others and not words.per else None
-    of_what = {*words.per, *others}
+        return "time" if "epoch" in words and not per else ""
+    of_what = {*per, *words}
     if of_what & _STEPS:
-        return Meaning("step_time", factor)
+        return "step_time"
     if "epoch" in of_what:
-        return Meaning("epoch_time", factor)
-    return None if words.per else Meaning("time", factor)
+        return "epoch_time"
+    return "" if per else "time"
