@@ -142,13 +142,7 @@ class Rank:
             self._catch_up()
             if self._rank == 0:
                 self._writer = self._record_versions(program[0])
-            ended = wait([self._pid], self._on_signal, self._tick)
-            status = ended[1] if ended else records.KILL_STATUS
-            self._signalled = self._signalled or self._signalled_by_node()
-            if status and not self._signalled:  # not yet reaped, so that its id cannot be another's
-                send(self._pid, signal.SIGKILL, group=True)
-            if self._is_task or (status and not self._signalled):
-                self._sweep()  # a node's process does this for its ranks
+            status = self._wait_for_end()
             stops = self._signalled == "TERM" or self._folder.is_stopping()
             heard = stops and self._folder.has(f"heard-{self._rank}")
         self._write_exit(status, heard)
@@ -158,6 +152,17 @@ class Rank:
         self._folder.leave(self._mark)
         if self._pid:
             reap(self._pid)
+        return status
+
+    def _wait_for_end(self) -> int:
+        """Wait until the program ends, and kill what it has left; return its exit status."""
+        ended = wait([self._pid], self._on_signal, self._tick)
+        status = ended[1] if ended else records.KILL_STATUS
+        self._signalled = self._signalled or self._signalled_by_node()
+        if status and not self._signalled:  # not yet reaped, so that its id cannot be another's
+            send(self._pid, signal.SIGKILL, group=True)
+        if self._is_task or (status and not self._signalled):
+            self._sweep()  # a node's process does this for its ranks
         return status
 
     def _leave_compiled(self, status: int) -> None:

@@ -161,6 +161,15 @@ class ScriptStep(JobStep):
             self._canary.end()
         if moves_on:
             return status
+        return self._record_end(record, status)
+
+    def _record_end(self, record: dict[str, Any], status: int) -> int:
+        """Record the end of the script as that of the job; return the exit status of the job.
+
+        Args:
+            record: how the last attempt ended.
+            status: the status of this attempt, which counts if the script has nothing to add.
+        """
         passes_on = self._was_launched and self._status == self._launch_status
         if record.get("signal"):
             if self._is_being_ended():

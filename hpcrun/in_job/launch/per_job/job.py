@@ -280,8 +280,8 @@ class Job:
             message = "scontrol requeue failed; hpcrun resubmit starts it again"
         else:
             message = problem or self._message(why, obstacle)
-        role_failure = records.role_failure() if status else ""
-        message = "; ".join(text for text in (role_failure, message) if text)
+        if status:
+            message = _with_role_failure(message)
         message = self._end_chain(status, ended, why) or message
         write_exit(status, signalled=signalled, why=why, message=message, nodes=failed_nodes)
         self._end_job(why, failed=status != 0)
@@ -391,6 +391,11 @@ class Job:
         how, _ = self._choose_continuation(why, [])
         signalled = self._monitor.signalled
         write_exit(records.TERM_STATUS, signalled=signalled, why=why, how=how, within_s=0)
+
+
+def _with_role_failure(message: str) -> str:
+    """Return a message that begins with that of the role that failed first, if one failed."""
+    return "; ".join(text for text in (records.role_failure(), message) if text)
 
 
 def _data_to_stage(options: JobOptions) -> StagedData | None:
