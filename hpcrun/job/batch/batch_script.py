@@ -153,20 +153,16 @@ def read_batch_script(
     """
     _check_text(name, text)
     interpreter = _interpreter(text)
-    shell = _shell(interpreter)
     options = read_batch_options(text.splitlines() if has_directives else [])
     sizes = read_sizes(dict(options.directives))
     root = parse_shell(text)
     source = Source(root, arguments)
-    misread = misread_line(root)
     missing = []
     launches = []
     secrets: list[_Secret] = []
-    if shell not in ("bash", "sh", "dash", "ksh"):
-        program = shell or " ".join(interpreter).strip()
-        missing.append(f"{program} runs the script: hpcrun reads only scripts for bash")
-    elif misread:
-        missing.append(f"line {misread} is not understood")
+    unread = _why_unread(interpreter, root)
+    if unread:
+        missing.append(unread)
     else:
         secrets = list(_secrets(root))
         launches = _launches(source)
@@ -190,7 +186,7 @@ def read_batch_script(
     data = text.encode("utf-8", "surrogateescape")
     changed = {data[: change.start].count(b"\n") + 1 for change in changes}
     new = _with_changes(data, changes)
-    if shell == "bash":
+    if _shell(interpreter) == "bash":
         _, line_end, rest = new.partition("\n")
         new = ERROR_TRAP + line_end + rest
     remarks += _remarks_on_copy(text, new)
@@ -292,6 +288,18 @@ def _shell(interpreter: tuple[str, ...]) -> str:
     if name == "env" and len(interpreter) > 1:
         return PurePath(interpreter[1].split()[-1]).name
     return name
+
+
+def _why_unread(interpreter: tuple[str, ...], root: Node) -> str | None:
+    """Return why hpcrun does not read a script; None if it does."""
+    shell = _shell(interpreter)
+    if shell not in ("bash", "sh", "dash", "ksh"):
+        program = shell or " ".join(interpreter).strip()
+        return f"{program} runs the script: hpcrun reads only scripts for bash"
+    misread = misread_line(root)
+    if misread:
+        return f"line {misread} is not understood"
+    return None
 
 
 def _tasks(line: LaunchLine, sizes: Sizes) -> int:
