@@ -124,11 +124,7 @@ def _read_call(source: Source, node: Node, words: Sequence[Word]) -> SbatchCall:
             behind = node_text(parents[0]).partition(node_text(node))[2].strip()
             remark += f": leave out {behind}"
         remarks.append(remark)
-    script = [argument.text for argument in arguments]
-    if not script and "--wrap" not in typed:
-        script = ["-"]
-    if parents[0].type == "redirected_statement":
-        script += re.findall(r"<<-?\s*\S+", node_text(parents[0]).partition("\n")[0])
+    script = _script_words(arguments, typed, parents[0])
     variables = [node_text(child) for child in node.children if child.type == "variable_assignment"]
     return SbatchCall(
         line=_line(node),
@@ -137,6 +133,22 @@ def _read_call(source: Source, node: Node, words: Sequence[Word]) -> SbatchCall:
         remarks=tuple(remarks),
         problems=tuple(option.problem for option in options if option.problem),
     )
+
+
+def _script_words(arguments: Sequence[Word], typed: Sequence[str], parent: Node) -> list[str]:
+    """Return the script of a call and its arguments, ``-`` for a script on standard input.
+
+    Args:
+        arguments: the script and its arguments, as sbatch has them.
+        typed: the options of the command of hpcrun.
+        parent: the statement around the call, with the here-document if there is one.
+    """
+    script = [argument.text for argument in arguments]
+    if not script and "--wrap" not in typed:
+        script = ["-"]
+    if parent.type == "redirected_statement":
+        script += re.findall(r"<<-?\s*\S+", node_text(parent).partition("\n")[0])
+    return script
 
 
 # --- options -------------------------------------------------------------------------------------
@@ -317,29 +329,49 @@ def _sweep(
         sweeps.append(f"{name}={','.join(values)}")
     if not _only_submits(loops[0]):
         return None
-    typed = []
-    for option in options:
-        text = " ".join(option.words)
-        is_open = re.search(r"[$`]", text) is not None
-        if option.problem or (is_open and option.name != "job-name"):
-            return None
-        if text and not is_open:  # all elements of a sweep have one name
-            typed.append(text)
-    script = []
-    for argument in arguments:
-        text = _with_parameters(argument, names)
-        if not text:
-            return None
-        script.append(text)
-    line = bash_line(script)
-    if not all(f"{{{name}}}" in line for name in names):
+    typed = _options_of_sweep(options)
+    if typed is None:
+        return None
+    script = _script_of_sweep(arguments, names)
+    if script is None:
         return None
     try:
         parse_assignments(sweeps)
     except ValueError:
         return None
     swept = [bash_line(("--sweep", sweep)) for sweep in sweeps]
-    return " ".join(("hpcrun submit", *swept, *typed, line))
+    return " ".join(("hpcrun submit", *swept, *typed, script))
+
+
+def _options_of_sweep(options: Sequence[_Option]) -> list[str] | None:
+    """Return the options of a sweep; None if one has a problem, or may differ between elements.
+
+    A name that may differ is left out: all elements of a sweep have one name.
+    """
+    common = []
+    for option in options:
+        text = " ".join(option.words)
+        is_open = re.search(r"[$`]", text) is not None
+        if option.problem or (is_open and option.name != "job-name"):
+            return None
+        if text and not is_open:
+            common.append(text)
+    return common
+
+
+def _script_of_sweep(arguments: Sequence[Word], names: Sequence[str]) -> str | None:
+    """Return the script and its arguments with ``{NAME}`` for each variable of the loops.
+
+    The result is None if another value is open, or if a variable is not used.
+    """
+    words = []
+    for argument in arguments:
+        text = _with_parameters(argument, names)
+        if not text:
+            return None
+        words.append(text)
+    line = bash_line(words)
+    return line if all(f"{{{name}}}" in line for name in names) else None
 
 
 def _loop_values(source: Source, loop: Node) -> list[str] | None:
