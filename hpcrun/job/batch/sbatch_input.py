@@ -114,20 +114,23 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
             parse_array(array)
         except ValueError as error:
             problems.append(f"--array: {error}")
-    env = []
-    for item in (kept.get("export") or "").split(","):
-        variable, equals, text = item.partition("=")
-        if equals:
-            env.append((variable, text))
     return BatchOptions(
         directives=tuple(kept.items()),
         name=job_name,
         workdir=workdir,
         array=array,
-        env=tuple(env),
+        env=tuple(_exported(kept.get("export") or "")),
         remarks=tuple(dict.fromkeys(remarks)),
         problems=tuple(problems),
     )
+
+
+def _exported(value: str) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each variable that ``--export`` sets."""
+    for item in value.split(","):
+        name, equals, text = item.partition("=")
+        if equals:
+            yield name, text
 
 
 def directives_in(script: str) -> dict[str, str | None]:
@@ -258,11 +261,12 @@ def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
     tasks = each or 1
     if total:  # then --ntasks-per-node is only a maximum
         tasks = max(1, total // nodes)
+    tasks_given = bool(total or each)
     gpus, type_ = _gpus_of_node(directives, tasks, nodes)
     per_gpu = _number(directives.get("ntasks-per-gpu"))
-    if per_gpu and not total and not each:
+    if per_gpu and not tasks_given:
         tasks = max(1, per_gpu * gpus)
-    tasks_given = bool(total or each or per_gpu)
+        tasks_given = True
     is_open = "nodes" not in directives and not (total and each)
     nodes_open = is_open and (bool(total and total > 1) or "gpus" in directives)
     return Sizes(int(nodes), tasks, gpus, type_, choice, nodes_open, tasks_given)
@@ -392,10 +396,8 @@ def apply_sbatch_env(
     notes: list[str] = []
     used: list[str] = []
     typed = {normalise_key(item.partition("=")[0]) for item in request.sbatch}
-    for name, directive in DIRECTIVES.items():
-        value = env.get(name)
-        if value is None or (not value and directive not in FLAGS):
-            continue
+    for name, value in _directive_variables(env):
+        directive = DIRECTIVES[name]
         field = _FIELDS.get(directive)
         if of_script and directive == "export":  # plan_script reads it
             used.append(_with_value(name, value))
@@ -405,8 +407,7 @@ def apply_sbatch_env(
             if field is not None:
                 fields[field] = _read(name, field, value)
             else:
-                given = "" if directive in _FLAGS_ALONE else value
-                directives.append(_with_value(directive, given))
+                directives.append(_directive(directive, value))
             used.append(_with_value(name, value))
     switches = env.get("SBATCH_REQ_SWITCH")
     if switches and "switches" not in typed:
@@ -421,6 +422,21 @@ def apply_sbatch_env(
     if used:
         notes.insert(0, f"from your shell: {' '.join(used)}")
     return replace(request, **changed), tuple(notes)
+
+
+def _directive_variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each variable that sets a directive; only flags have empty ones."""
+    for name, directive in DIRECTIVES.items():
+        value = env.get(name)
+        if value or (value is not None and directive in FLAGS):
+            yield name, value
+
+
+def _directive(name: str, value: str) -> str:
+    """Return a directive with the value of its variable, as far as the directive takes one."""
+    if name in _FLAGS_ALONE:
+        return name
+    return _with_value(name, value)
 
 
 def _with_value(name: str, value: str) -> str:
