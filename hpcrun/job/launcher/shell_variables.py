@@ -108,23 +108,31 @@ def _of_command(words: Sequence[Word], node: Node, prefixes: Sequence[str]) -> I
         yield _assignment(texts[1], texts[2], line)
     for at, text in enumerate(texts):
         before = texts[at - 1] if at else ""
-        option, equals, values = text.partition("=")
-        if equals and option in _OPTIONS:
-            pieces = values.split(",")
-        elif before in _OPTIONS:
-            pieces = text.split(",")
-        elif "env" in programs[:at]:
-            pieces = [text]
-        else:
-            pieces = []
-        for piece in pieces:
-            name, equals, value = piece.partition("=")
+        callers = programs[:at]
+        for item in _items(text, before, callers):
+            name, equals, value = item.partition("=")
             if equals:
                 yield _assignment(name, value, line)
-        if re.fullmatch(r"-\w*c", before) and not SHELLS.isdisjoint(programs[:at]):
-            in_task = "srun" in programs[:at]
-            for item in read_assignments(text.replace(UNKNOWN, "$X"), prefixes):
-                yield replace(item, line=line + item.line - 1, in_task=in_task or item.in_task)
+        if re.fullmatch(r"-\w*c", before) and not SHELLS.isdisjoint(callers):
+            in_task = "srun" in callers
+            for inner in read_assignments(text.replace(UNKNOWN, "$X"), prefixes):
+                yield replace(inner, line=line + inner.line - 1, in_task=in_task or inner.in_task)
+
+
+def _items(text: str, before: str, callers: Sequence[str]) -> list[str]:
+    """Return what may be ``NAME=VALUE`` in a word of a command.
+
+    Args:
+        text: the word.
+        before: the word before it.
+        callers: the words before it, as names of programs.
+    """
+    option, equals, values = text.partition("=")
+    if equals and option in _OPTIONS:
+        return values.split(",")
+    if before in _OPTIONS:
+        return text.split(",")
+    return [text] if "env" in callers else []
 
 
 def _assignment(name: str, value: str, line: int) -> Assignment:
