@@ -193,9 +193,7 @@ def _gpus(directives: Mapping[str, str | None], gpus_of_node: GpusOfNode) -> int
     Raises:
         UnknownCostError: the directives do not say the number.
     """
-    for name in _PER_TASK:
-        if name in directives and _OF_GPUS.search(f"{name}={directives[name]}"):
-            raise UnknownCostError(f"the number of GPUs by --{name} is not known")
+    _check_counted(directives)
     per_node = max(_requested(name, directives.get(name)) for name in _PER_NODE)
     most = _requested("gpus", directives.get("gpus"))
     per_task = _requested("gpus-per-task", directives.get("gpus-per-task"))
@@ -213,6 +211,17 @@ def _gpus(directives: Mapping[str, str | None], gpus_of_node: GpusOfNode) -> int
     if per_task:
         most = max(most, per_task * _ranks(directives))
     return most
+
+
+def _check_counted(directives: Mapping[str, str | None]) -> None:
+    """Check that no directive gives GPUs in a number that hpcrun does not count.
+
+    Raises:
+        UnknownCostError: one does.
+    """
+    for name in _PER_TASK:
+        if name in directives and _OF_GPUS.search(f"{name}={directives[name]}"):
+            raise UnknownCostError(f"the number of GPUs by --{name} is not known")
 
 
 def _requested(name: str, value: str | None) -> int:

@@ -78,12 +78,7 @@ def decide_sweep(request: JobRequest, array: str | None = None) -> Sweep | None:
     if array is not None:
         return _array_of_ids(request, array)
     if not request.sweep:
-        for field in _OF_SWEEPS:
-            if getattr(request, field):
-                raise UsageError(
-                    f"{option_of(field)} has no effect without a sweep",
-                    hint=f"add {spell('sweep', 'NAME=VALUE,VALUE')}",
-                )
+        _check_without_sweep(request)
         return None
     for index in request.elements:
         if index >= len(request.sweep):
@@ -115,6 +110,20 @@ def decide_sweep(request: JobRequest, array: str | None = None) -> Sweep | None:
             "--elements names too many separate elements for one array", hint="use ranges: 3,7-9"
         )
     return sweep
+
+
+def _check_without_sweep(request: JobRequest) -> None:
+    """Check that a request without a sweep has no option of sweeps.
+
+    Raises:
+        UsageError: if it has one.
+    """
+    for field in _OF_SWEEPS:
+        if getattr(request, field):
+            raise UsageError(
+                f"{option_of(field)} has no effect without a sweep",
+                hint=f"add {spell('sweep', 'NAME=VALUE,VALUE')}",
+            )
 
 
 def _array_of_ids(request: JobRequest, array: str) -> Sweep:
