@@ -80,11 +80,7 @@ def decide_messages(
     lock = config.site.locks.get(NOTIFY)
     if lock:
         check_locked_destinations(request.notify, config, spell("notify"))
-    known: tuple[str, ...] = ()
-    if request.preflight != "only":  # a check of nodes sends no messages: its user waits for it
-        known = config.notify
-        if not lock:
-            known += profile.notify
+    known = _configured_destinations(request, profile, config)
     if not request.notify and not known:
         if request.notify_on:
             raise UsageError(
@@ -112,6 +108,17 @@ def decide_messages(
             hint=f"name a mail server: {spell('notify', _MAIL_SERVER)}",
         )
     return JobMessages(notify, notes=notes)
+
+
+def _configured_destinations(
+    request: JobRequest, profile: Profile, config: Config
+) -> tuple[str, ...]:
+    """Return the destinations of a job besides those that the user types."""
+    if request.preflight == "only":  # a check of nodes sends no messages: its user waits for it
+        return ()
+    if config.site.locks.get(NOTIFY):
+        return config.notify
+    return config.notify + profile.notify
 
 
 def _check_destinations(

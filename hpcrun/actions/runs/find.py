@@ -175,11 +175,7 @@ def _by_name(label: str, ids: Sequence[str], store: RunStore) -> FoundRun:
             f"no run is named {label!r}, but a scaling study",
             hint=f"hpcrun scale run --show {label}",
         )
-    matching = list(ids)
-    if _ANY_JOB.fullmatch(label) and len(label) < _DATE:
-        # Every run id begins with its date: a shorter number is a job id, not the beginning of ids.
-        end = f"-{label}"
-        matching = [run_id for run_id in ids if run_id in named or run_id.endswith(end)]
+    matching = _candidates(label, named, ids)
     matches: tuple[str, ...] = ()
     if len(named) > 1:
         newest = _newest(named, store).run_id
@@ -188,6 +184,15 @@ def _by_name(label: str, ids: Sequence[str], store: RunStore) -> FoundRun:
         matches = tuple(run_id for run_id in matching if run_id in named)
     run_id, note = choose_id(label, matching, ("run", "runs"), "hpcrun status --all lists them")
     return FoundRun(store.load(run_id), note=note, matches=matches)
+
+
+def _candidates(label: str, named: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """Return the ids of which a label may be the name, the beginning or the end."""
+    if not _ANY_JOB.fullmatch(label) or len(label) >= _DATE:
+        return list(ids)
+    # Every run id begins with its date: a shorter number is a job id, not the beginning of ids.
+    end = f"-{label}"
+    return [run_id for run_id in ids if run_id in named or run_id.endswith(end)]
 
 
 def _newest(ids: Sequence[str], store: RunStore) -> Run:
