@@ -85,7 +85,7 @@ def read_names(given: Mapping[str, Any], before: Mapping[str, Any]) -> Parameter
         elif name in _NO_EFFECT:
             notes.append(f"{name} has no effect: {_NO_EFFECT[name]}")
         elif name == "gpus_per_task":
-            tasks = given.get("tasks_per_node") or before.get("tasks_per_node") or 1
+            tasks = _tasks_per_node(given, before)
             values["gpus_per_node"] = _convert(name, value, _number) * tasks
             notes.append("gpus_per_task: each task sees all GPUs of its node, and has LOCAL_RANK")
         elif name == "gres" and gpus_in("gres", str(value)):
@@ -95,11 +95,27 @@ def read_names(given: Mapping[str, Any], before: Mapping[str, Any]) -> Parameter
         else:
             directives[name.replace("_", "-")] = value
     values |= {name: value for name, value in given.items() if name not in NAMES}
-    if directives and "sbatch" in values:
-        values["sbatch"] = directives | _convert("sbatch", values["sbatch"], _mapping)
-    elif directives:
-        values["sbatch"] = _mapping(before.get("sbatch")) | directives
+    if directives:
+        values["sbatch"] = _sbatch(directives, given, before)
     return Parameters(values, tuple(notes))
+
+
+def _tasks_per_node(given: Mapping[str, Any], before: Mapping[str, Any]) -> Any:
+    """Return the tasks of each node."""
+    return given.get("tasks_per_node") or before.get("tasks_per_node") or 1
+
+
+def _sbatch(
+    directives: dict[str, Any], given: Mapping[str, Any], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the parameter ``sbatch`` with these directives.
+
+    A given ``sbatch`` overrides the directives; the Executor's own does not.
+    """
+    if "sbatch" in given:
+        overriding: dict[str, Any] = _convert("sbatch", given["sbatch"], _mapping)
+        return directives | overriding
+    return _mapping(before.get("sbatch")) | directives
 
 
 def _convert(name: str, value: Any, convert: Callable[[Any], Any]) -> Any:
