@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 
 from hpcrun.actions.runs.allocation import nodes_of, open_shell, unlisted_words
 from hpcrun.actions.runs.cancel import (
@@ -13,12 +13,13 @@ from hpcrun.actions.runs.cancel import (
     left_waiting,
     named_statuses,
 )
+from hpcrun.actions.runs.find import FoundRun
 from hpcrun.actions.status.run_status import RunStatus, one_element
 from hpcrun.actions.status.status_query import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm
 from hpcrun.cli.consent import DONE, check_consent
-from hpcrun.cli.context import make_context
+from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import (
     JsonOption,
@@ -58,25 +59,20 @@ def cancel(
 ) -> Outcomes:
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
     wanted = parse_states(states or [])
-    if not runs and not wanted:
+    names = runs or []
+    if not names and not wanted:
         raise UsageError(
             "no run is given", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending"
         )
     context = make_context()
-    named = yield from context.named(runs or [])
-    if runs:
-        pairs = [item.named for item in named]
-    else:
-        pairs = [(run_id, None) for run_id in active_ids(context.store)]
-    items = named_statuses(pairs, context.ports)
-    if wanted:
-        items = [item for item in items if item.status.state in wanted]
-        if not items:
-            yield note([f"no runs in this state in {context.store.root}"])
-            yield Outcome(document=lambda: cancel_json(Cancellation([], []), []))
-            return
+    named = yield from context.named(names)
+    items = _chosen(named, wanted, context)
+    if wanted and not items:
+        yield note([f"no runs in this state in {context.store.root}"])
+        yield Outcome(document=lambda: cancel_json(Cancellation([], []), []))
+        return
     if not yes:
-        yield from check_consent("cancel", runs or [], named, items, context)
+        yield from check_consent("cancel", names, named, items, context)
         if wanted and can_ask() and not wants_json() and not (yield from _agreed(items)):
             yield note(["nothing was cancelled"])
             return
@@ -87,6 +83,23 @@ def cancel(
         lambda: cancel_json(cancellation, waiting),
     )
     cancellation.check()
+
+
+def _chosen(
+    named: Sequence[FoundRun], states: Collection[str], context: Context
+) -> Sequence[RunStatus]:
+    """Return the named runs, or all active ones if none is named.
+
+    If states are given, the result has only the runs in one of them.
+    """
+    if named:
+        pairs = [item.named for item in named]
+    else:
+        pairs = [(run_id, None) for run_id in active_ids(context.store)]
+    items = named_statuses(pairs, context.ports)
+    if not states:
+        return items
+    return [item for item in items if item.status.state in states]
 
 
 def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:

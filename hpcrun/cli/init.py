@@ -18,7 +18,7 @@ from hpcrun.actions.profiles import init_choices
 from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, plan_config
-from hpcrun.actions.user_choice import Picker, first_option
+from hpcrun.actions.user_choice import Choice, Picker, first_option
 from hpcrun.cli.confirm import ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
@@ -177,20 +177,19 @@ def _choices(
     if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
         account = facts.default_account
     if account is None:
-        account_choice = init_choices.account_choice(facts, existing)
-        if account_choice is not None:
-            account = picker.pick(account_choice)
+        account = _answer(init_choices.account_choice(facts, existing), picker)
     if gpu_type is None:
-        gpu_choice = init_choices.gpu_choice(facts, account, existing)
-        if gpu_choice is not None:
-            gpu_type = picker.pick(gpu_choice)
+        gpu_type = _answer(init_choices.gpu_choice(facts, account, existing), picker)
     if launcher is None and chosen.asks:
-        launcher_choice = init_choices.launcher_choice(facts, existing)
-        if launcher_choice is not None:
-            launcher = picker.pick(launcher_choice)
+        launcher = _answer(init_choices.launcher_choice(facts, existing), picker)
     if picker.unmade:
         raise init_choices.unmade(picker.unmade)
     return Choices(account, gpu_type, launcher)
+
+
+def _answer(choice: Choice | None, picker: Picker) -> str | None:
+    """Return the answer to a choice; None if there is no choice."""
+    return None if choice is None else picker.pick(choice)
 
 
 def _picker(chosen: _Chosen) -> Picker:

@@ -84,28 +84,26 @@ def logs(
     check_least("--attempt", attempt, 1)
     context = context_of(folder)
     pattern = _pattern(grep)
-    since_s = None
-    if since is not None:
-        since_s = context.now_s() - read_duration("--since", since)
+    since_s = _since_s(since, context.now_s())
     place = yield from _find(run, context)
-    is_any_rank = rank is None and role is None
+    is_any_rank = rank is None and role is None and node is None
     choice = replace(
         place.choice,
         ranks=chosen_ranks(place.run, rank, role) or place.choice.ranks,
-        all_ranks=all_ranks or (merge and is_any_rank and node is None),
+        all_ranks=all_ranks or (merge and is_any_rank),
         batch=batch,
         err=err,
         node=node,
         attempt=None if attempt is None else attempt - 1,  # the records count from 0
     )
-    if not is_any_rank or node is not None or err:
+    if not is_any_rank or err:
         choice = replace(choice, script="")
     if is_any_rank and choice == replace(place.choice, err=err, script=choice.script):
         choice, remark = _with_failed_rank(choice, place, context)
         yield note([remark])
     check_choice(place.folder, choice)
     begun = chosen_attempt(place.folder, choice)
-    if begun is not None and attempt is None and not batch:
+    if attempt is None and not batch:
         yield note(_last_of_several(begun))
     shown = Lines(
         last=lines,
@@ -124,8 +122,8 @@ def logs(
         yield from _show(place, choice, shown, follow=follow)
 
 
-def _last_of_several(attempt: Attempt) -> list[str]:
-    if attempt.number == 0:
+def _last_of_several(attempt: Attempt | None) -> list[str]:
+    if attempt is None or attempt.number == 0:
         return []
     number = attempt.number + 1
     return [f"hpcrun: showing attempt {number} of {number}; the first: --attempt 1"]
@@ -219,6 +217,11 @@ def _nothing(place: _LogSource, choice: LogChoice) -> str:
     if logs and not any(log.path.exists() for log in logs):
         return f"there is no log {logs[0].path}: never written, or deleted"
     return f"no output{state}"
+
+
+def _since_s(since: str | None, now_s: float) -> float | None:
+    """Return the time from which --since shows lines; None without --since."""
+    return None if since is None else now_s - read_duration("--since", since)
 
 
 def _pattern(text: str | None) -> Pattern | None:

@@ -177,25 +177,17 @@ def submit_job(
         notes_same: add a remark if the same command is pending already.
 
     Raises:
-        UsageError: if --follow is used with a sweep.
+        UsageError: if --follow or --chain is used with a sweep.
     """
-    if start.follow and prepared.plan.sweep:
-        raise UsageError(
-            "--follow shows one log, but a sweep has one per element",
-            hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
-        )
     parts = yield from _arrays(prepared, context, start)
     more = []
     if lineage:
-        sweep = prepared.plan.sweep
-        elements = sweep.chosen if sweep else (0,)
-        folder = prepared.plan.workdir or context.cwd
-        more.append(("again", plan_text.again_text(lineage, folder, elements)))
+        more.append(("again", _again_text(lineage, prepared, context)))
         instead = {**_earlier_code(lineage), **instead}
     more += _waits(prepared, start)
     instead = {"cost": cost_text(replace(prepared.cost(), links=start.links)), **instead}
     if start.dry_run:
-        yield note(_limit_notes([*(parts or [prepared])] * start.links, context))
+        yield note(_limit_notes([*parts] * start.links, context))
         yield dry_run_outcome(prepared, parts, more, instead, links=start.links)
         return []
     from hpcrun.actions.jobs.submission import ALONE, submit_all
@@ -254,6 +246,14 @@ def _limit_notes(jobs: Sequence[Prepared], context: Context) -> Iterator[str]:
         yield f"note: over a limit, so that a submission is refused or a person asked: {problem}"
 
 
+def _again_text(lineage: Lineage, prepared: Prepared, context: Context) -> str:
+    """Return the row about the runs that a job repeats."""
+    sweep = prepared.plan.sweep
+    elements = sweep.chosen if sweep else (0,)
+    folder = prepared.plan.workdir or context.cwd
+    return plan_text.again_text(lineage, folder, elements)
+
+
 def _earlier_code(lineage: Lineage) -> dict[str, str]:
     """Return the row about the code of an earlier run; none if the run has code of its own."""
     if not lineage.code_run:
@@ -274,10 +274,15 @@ def _arrays(
     The result is one job without such a cluster here, or without a sweep.
 
     Raises:
-        UsageError: if --chain is used with a sweep.
+        UsageError: if --follow or --chain is used with a sweep.
     """
     if not prepared.plan.sweep:
         return [prepared]
+    if start.follow:
+        raise UsageError(
+            "--follow shows one log, but a sweep has one per element",
+            hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
+        )
     if start.chain:
         raise UsageError(
             "--chain does not support sweeps", hint="requeue its elements with --requeue N"
