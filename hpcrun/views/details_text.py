@@ -79,16 +79,17 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
 def _detail_rows(item: RunStatus) -> Rows:
     """Return where a run has its files, and its relations to other runs and to its code."""
     run = item.run
-    attempt = last_attempt(item.folder, item.element or 0)
-    rows = [("folder", str(item.folder))]
-    variables = variables_text(run.request)
-    if variables:
-        rows.insert(0, ("env", HIDER.hide(variables)))
+    attempt = _newest_attempt(item)
+    rows: Rows = []
+    if run.note:
+        rows.append(("note", run.note))
     command = command_text(item)
     if command:
-        rows.insert(0, ("command", command))
-    if run.note:
-        rows.insert(0, ("note", run.note))
+        rows.append(("command", command))
+    variables = variables_text(run.request)
+    if variables:
+        rows.append(("env", HIDER.hide(variables)))
+    rows.append(("folder", str(item.folder)))
     if attempt and not item.elements:
         logs = attempt.folder.path.relative_to(item.folder)
         rows.append(("logs", f"{logs}/rank-N.out and rank-N.err"))
@@ -114,6 +115,11 @@ def _detail_rows(item: RunStatus) -> Rows:
     return rows
 
 
+def _newest_attempt(item: RunStatus) -> Attempt | None:
+    """Return the newest attempt of a run, or of its named element; None without one."""
+    return last_attempt(item.folder, item.element or 0)
+
+
 def _compiled_rows(attempt: Attempt) -> Rows:
     files = compiled_files(attempt)
     return [compiled_row(attempt, files)] if files else []
@@ -121,7 +127,7 @@ def _compiled_rows(attempt: Attempt) -> Rows:
 
 def _compiled_json(item: RunStatus) -> dict[str, Any] | None:
     """Return the compiled files of the newest attempt; None if it keeps none."""
-    attempt = last_attempt(item.folder, item.element or 0)
+    attempt = _newest_attempt(item)
     files = compiled_files(attempt) if attempt and not item.elements else None
     return asdict(files) if files else None
 
@@ -131,7 +137,7 @@ def _versions(item: RunStatus) -> dict[str, str]:
 
     Versions that are not known are left out.
     """
-    attempt = last_attempt(item.folder, item.element or 0)
+    attempt = _newest_attempt(item)
     if attempt is None or item.elements:
         return {}
     return versions_of(attempt.folder)
@@ -385,7 +391,7 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
 
 def _idle_rows(item: RunStatus) -> Rows:
     """Return a row with the warning that all GPUs are idle, if there is one now."""
-    attempt = last_attempt(item.folder, item.element or 0)
+    attempt = _newest_attempt(item)
     if attempt is None:
         return []
     idle = idle_warning(attempt.folder)
@@ -411,7 +417,7 @@ def no_effect_rows(item: RunStatus) -> Rows:
     """
     if item.elements:
         return []
-    attempt = last_attempt(item.folder, item.element or 0)
+    attempt = _newest_attempt(item)
     if attempt is None:
         return []
     rows: Rows = []
