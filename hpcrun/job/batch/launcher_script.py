@@ -120,8 +120,10 @@ def _read_call(source: Source, node: Node, words: Sequence[Word]) -> SbatchCall:
     if captured and "--parsable" not in typed:
         typed.insert(0, "--parsable")
         remark = "--parsable prints the id of the job alone, not `Submitted batch job ID`"
-        if parents[0].type == "pipeline":
-            behind = node_text(parents[0]).partition(node_text(node))[2].strip()
+        # --parsable prints the plan on stderr: 2>&1 would add it to the id
+        around = parents[1] if parents[0].type == "redirected_statement" else parents[0]
+        if around.type == "pipeline":
+            behind = node_text(around).partition(node_text(node))[2].strip()
             remark += f": leave out {behind}"
         remarks.append(remark)
     script = _script_words(arguments, typed, parents[0])

@@ -49,6 +49,11 @@ def test_an_id_that_is_cut_out_of_the_line_of_sbatch_needs_no_cutting() -> None:
     assert "leave out | awk '{print $4}'" in call.remarks[0]
 
 
+def test_a_redirection_before_the_cut_is_left_out_with_it() -> None:
+    (call,) = read_launcher("id=$(sbatch job.sh 2>&1 | awk '{print $4}')\n")
+    assert "leave out 2>&1 | awk '{print $4}'" in call.remarks[0]
+
+
 CHAIN = """dep=""
 for seed in 1 2 3; do
   id=$(sbatch --parsable $dep --job-name=seed$seed s4.sbatch --seed $seed)
