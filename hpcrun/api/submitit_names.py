@@ -100,9 +100,15 @@ def read_names(given: Mapping[str, Any], before: Mapping[str, Any]) -> Parameter
     return Parameters(values, tuple(notes))
 
 
-def _tasks_per_node(given: Mapping[str, Any], before: Mapping[str, Any]) -> Any:
-    """Return the tasks of each node."""
-    return given.get("tasks_per_node") or before.get("tasks_per_node") or 1
+def _tasks_per_node(given: Mapping[str, Any], before: Mapping[str, Any]) -> int:
+    """Return the tasks of each node.
+
+    Raises:
+        UsageError: this is no number.
+    """
+    tasks = given.get("tasks_per_node") or before.get("tasks_per_node") or 1
+    number: int = _convert("tasks_per_node", tasks, int)
+    return number
 
 
 def _sbatch(

@@ -62,6 +62,7 @@ def test_parameters_are_the_options_of_submit(said: dict[str, Any], directives_:
         ({"gres": "gpu:a100:2"}, {"gpus_per_node": "a100:2"}),
         ({"gres": "gpu:2"}, {"gpus_per_node": 2}),
         ({"gpus_per_task": 1, "tasks_per_node": 2}, {"gpus_per_node": 2, "tasks_per_node": 2}),
+        ({"gpus_per_task": 1, "tasks_per_node": "4"}, {"gpus_per_node": 4, "tasks_per_node": 4}),
         ({"srun_args": ["--cpu-bind=none"]}, {"srun": {"cpu-bind": "none"}}),
         ({"mem_per_gpu": "4G", "exclusive": False}, {"sbatch": {"mem-per-gpu": "4G"}}),
         ({"comment": "mine", "sbatch": ["nice=5"]}, {"sbatch": {"comment": "mine", "nice": 5}}),

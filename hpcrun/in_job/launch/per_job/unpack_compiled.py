@@ -52,23 +52,29 @@ def main(arguments: list[str]) -> int:
         save(path_on(os.environ["HPCRUN_NODE"]), at_end=False)
     elif arguments[0] == NODE:
         _fill_in_step(int(arguments[1]), arguments[2:])
-    elif arguments[0] == LOCAL:
-        return _fill_local(arguments[1])
     else:
-        return _fill_all(arguments[0].split(","), arguments[1])
+        return _fill(arguments[0], arguments[1])
     return 0
 
 
 # --- the head node -------------------------------------------------------------------------------
 
 
-def _fill_all(nodes: list[str], path: str) -> int:
-    """Fill the folders of all nodes; return 0, or 1 if all have to begin empty."""
-    began = time.monotonic()
+def _fill(where: str, path: str) -> int:
+    """Fill the folders of the nodes from a generation; return 0, or 1 if all begin empty."""
     generation = generations.complete(path)
     if generation is None:
         say_cold(f"{path} is not complete any more")
         return 1
+    if where == LOCAL:
+        return _fill_local(generation)
+    return _fill_all(where.split(","), generation)
+
+
+def _fill_all(nodes: list[str], generation: generations.Generation) -> int:
+    """Fill the folders of all nodes; return 0, or 1 if all have to begin empty."""
+    began = time.monotonic()
+    path = generation.path
     problem = ""
     files = ""
     arguments = ["warm", NODE, str(generation.size), *generation.parts]
@@ -95,13 +101,9 @@ def _fill_all(nodes: list[str], path: str) -> int:
     return 0
 
 
-def _fill_local(path: str) -> int:
+def _fill_local(generation: generations.Generation) -> int:
     """Fill the folder of a node that is this machine; return 0, or 1 if all begin empty."""
     began = time.monotonic()
-    generation = generations.complete(path)
-    if generation is None:
-        say_cold(f"{path} is not complete any more")
-        return 1
     try:
         _make_room(generation.size)
         os.close(node_folder.create(path_on(os.environ["HPCRUN_NODE"])))
