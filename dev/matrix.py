@@ -42,12 +42,8 @@ VERSIONS = (
 )
 HEADING = "## Versions of Slurm and Python\n"
 PAGE_TEXT = """
-The results of the tests that need Slurm, with Slurm and Python of three Debian versions: passed / failed / skipped
-tests, from the last run of each test. `make matrix` runs them and writes this page.
-`make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some of them, `ARGS='-m versions'` the most important ones.
-
-For the two newer versions, `make matrix` makes a Debian of 2 GB with its own network. Their torch is Debian's build for
-CPUs. It lacks libuv: so `USE_LIBUV=0` is set there, and torchrun's rendezvous is changed not to use libuv.
+The tests that need Slurm, in their last run. `make matrix` writes this table, `ARGS='-m versions' SUITES=sid` the most important part.
+For the newer two it makes a Debian of 2 GB, without libuv.
 
 """  # noqa: E501
 KINDS = ("passed", "failed", "skipped")
