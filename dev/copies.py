@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 
@@ -13,12 +12,9 @@ def make_environment(tree: Path) -> None:
     folder = tree / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
-    (packages / "tree.pth").write_text(f"{tree}\n{site_packages()}\n")
+    # this Python may be that of a copy, which has the packages from elsewhere
+    mine = [path for path in sys.path if Path(path).name == "site-packages"]
+    (packages / "tree.pth").write_text("\n".join([str(tree), *mine, ""]))
     for program in Path(sys.prefix, "bin").iterdir():
         if not (folder / "bin" / program.name).exists():
             (folder / "bin" / program.name).symlink_to(program)
-
-
-def site_packages() -> str:
-    """Return the folder of the packages of this Python."""
-    return sysconfig.get_path("purelib")
