@@ -47,7 +47,7 @@ accelerator = Accelerator(cpu=True)
 rank = accelerator.process_index
 {FAILS}
 print(accelerator.gather(torch.tensor([rank + 1])).sum().item(), "of", accelerator.num_processes)
-accelerator.end_training()  # at the end of Python, gloo's threads would end the process with SIGABRT
+accelerator.end_training()  # otherwise gloo's threads end the process with SIGABRT
 """
 LIGHTNING = f"""
 import os, lightning, torch
