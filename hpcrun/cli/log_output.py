@@ -88,7 +88,7 @@ def _print_in_turn(logs: Sequence[LogFile], choice: LogChoice, lines: Lines) -> 
     printer = lines.printer(prefixes=choice.several)
     is_any = False
     if logs[0].source == choice.script:
-        _tell_whose(choice)
+        _tell_whose(choice, is_ranks=False)
     has_headings = len(logs) > 1 and not choice.several
     ended = True  # the text before ended with its line
     for number, log in enumerate(logs):
@@ -149,7 +149,7 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
     return iter(deque(chosen, lines.last))
 
 
-def _tell_whose(choice: LogChoice, *, is_ranks: bool = False) -> None:
+def _tell_whose(choice: LogChoice, *, is_ranks: bool) -> None:
     """Tell whether the output that follows is that of a person's script or of its ranks."""
     name = one_line(choice.script)
     text = f"the ranks have printed nothing; this is the output of {name}"

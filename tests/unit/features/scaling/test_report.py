@@ -407,6 +407,23 @@ def test_no_label_of_a_figure_lies_over_another(points: list[Point]) -> None:
                 )
 
 
+@pytest.mark.parametrize(
+    ("smallest", "baseline"),
+    [((2, 2), "2 GPUs"), ((1, 1), "1 GPU"), ((1, 2), "the smallest size")],
+    ids=["2 GPUs", "1 GPU", "two sizes"],
+)
+def test_the_axis_of_the_speed_up_names_the_size_that_is_one(
+    smallest: tuple[int, int], baseline: str
+) -> None:
+    points = [
+        Point(gpus, dataset=f"set {number}", total_s=100 / gpus)
+        for number, first in enumerate(smallest)
+        for gpus in (first, 4)
+    ]
+    speed = figures_of(*points)["speedup_efficiency"].axes[0]
+    assert speed.get_ylabel() == f"speed-up over {baseline}"
+
+
 @pytest.mark.parametrize("sizes", [(1, 2, 4), (1, 4, 16, 64)])
 def test_the_ideal_is_a_straight_line(sizes: tuple[int, ...], subtests: pytest.Subtests) -> None:
     figures = figures_of(
