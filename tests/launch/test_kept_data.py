@@ -148,6 +148,29 @@ def test_a_source_that_has_changed_is_another_folder(tmp_path: Path) -> None:
     assert len(kept(tmp_path)) == 2
 
 
+def test_a_link_that_leads_elsewhere_is_another_source(tmp_path: Path) -> None:
+    link = tmp_path / "current"
+    for number in (1, 2):
+        source = make_source(tmp_path, name=f"version-{number}")
+        (source / "file").write_text(f"version {number}\n")
+        for path in (source / "file", source / "deep/file", source / "deep", source):
+            os.utime(path, (1, 1))
+        link.unlink(missing_ok=True)
+        link.symlink_to(source)
+        assert run(tmp_path, number, link).endswith(f"version {number}\n")
+
+
+def test_a_disk_on_which_others_can_move_things_has_no_data(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    disk.chmod(0o777)
+    with keeping(tmp_path, 1, make_source(tmp_path)) as running:
+        assert running.end(60) == 1
+    log = (tmp_path / "job-1/log").read_text()
+    assert f"others can move what lies in {disk}, which has no sticky bit" in log
+    assert kept(tmp_path) == []
+
+
 def test_jobs_share_the_source_that_both_have(tmp_path: Path) -> None:
     large = make_source(tmp_path)
     run(tmp_path, 1, large, make_source(tmp_path, name="one"))

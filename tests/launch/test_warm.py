@@ -370,6 +370,59 @@ made.with_name("new\\nline").touch()
     assert kept.out().startswith("warm ")
 
 
+# prints what it begins with, and leaves a process that writes a file when the program has ended
+LEAVES_A_WRITER = """
+import os, pathlib, subprocess, sys, time
+folder = pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+folder.mkdir(exist_ok=True)
+print(sorted(path.name for path in folder.glob("*")), flush=True)
+folder.joinpath("whole").touch()
+folder.joinpath("unreadable").touch(mode=0)
+write = "import sys, time; file = open(sys.argv[1], 'wb', 0); file.write(b'A'); time.sleep(8)"
+cut = folder / "cut"
+env = {} if sys.argv[1] == "hidden" else None
+pipe = subprocess.DEVNULL
+argv = [sys.executable, "-c", write, str(cut)]
+subprocess.Popen(argv, env=env, start_new_session=True, stdout=pipe, stderr=pipe)
+while not cut.exists() or not cut.stat().st_size:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("writer", ["of the tree", "hidden"])
+def test_a_file_that_a_process_is_writing_at_the_end_is_not_saved(kept: Kept, writer: str) -> None:
+    assert kept.out(writer, program=LEAVES_A_WRITER) == "[]\n"
+    assert kept.out(writer, program=LEAVES_A_WRITER) == "['whole']\n"
+
+
+def test_a_program_may_make_folders_deeper_than_python_recurses(kept: Kept) -> None:
+    deep = """
+import os
+os.makedirs(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+os.chdir(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+for _ in range(1500):
+    os.mkdir("d")
+    os.chdir("d")
+open("file", "w")
+"""
+    with kept.start(program=deep) as running:
+        assert running.end() == 0
+    assert left_on_disk() == []
+
+
+def test_a_folder_in_which_others_can_move_things_has_no_compiled_files(
+    kept: Kept, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    disk.chmod(0o777)
+    env = {"HPCRUN_STAGE_DIR": str(disk)}
+    show = 'import os; print(os.environ["TORCHINDUCTOR_CACHE_DIR"])'
+    assert not kept.out(program=show, env=env).startswith(str(disk))
+    disk.chmod(0o1777)
+    assert kept.out(program=show, env=env).startswith(str(disk))
+
+
 def test_nothing_is_kept_where_others_can_write(
     kept: Kept, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import binascii
 import fcntl
 import os
+import stat
 import time
 
 from . import records
@@ -368,19 +369,57 @@ def _remove(path: str, descriptor: int) -> bool:
         os.close(descriptor)
 
 
-def _empty(descriptor: int) -> None:
-    """Remove all in an open folder, also in read-only ones, and never what a link leads to."""
-    for _, folders, names, place in os.fwalk(".", topdown=False, dir_fd=descriptor):
+def _empty(top: int) -> None:
+    """Remove all in an open folder, also in read-only ones, and never what a link leads to.
+
+    Of each folder, the folders inside are moved up first: so however deep they lie, one is open.
+    """
+    os.fchmod(top, 0o700)
+    waiting = _remove_files(top)
+    while waiting:
         try:
-            os.fchmod(place, 0o700)
+            waiting += _remove_one(waiting.pop(), top)
+        except OSError:  # another user's
+            continue
+
+
+def _remove_files(place: int) -> list[str]:
+    """Remove the files of an open folder; return the names of its folders."""
+    folders = []
+    for name in os.listdir(place):
+        try:
+            os.unlink(name, dir_fd=place)
+        except IsADirectoryError:
+            folders.append(name)
         except OSError:
-            continue  # another user's
-        for name in (*names, *folders):
-            for act in (os.unlink, os.rmdir):  # each leaves what the other removes
-                try:
-                    act(name, dir_fd=place)
-                except OSError:
-                    continue
+            continue
+    return folders
+
+
+def _remove_one(name: str, top: int) -> list[str]:
+    """Remove a folder of an open one; return the names there of the folders that were inside."""
+    _open_up(name, top)
+    place = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    moved = []
+    try:
+        for inside in _remove_files(place):
+            _open_up(inside, place)
+            moved.append(os.urandom(8).hex())
+            os.rename(inside, moved[-1], src_dir_fd=place, dst_dir_fd=top)
+    finally:
+        os.close(place)
+    os.rmdir(name, dir_fd=top)
+    return moved
+
+
+def _open_up(name: str, place: int) -> None:
+    """Let this user read and change a folder of an open one."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=place)
+    try:
+        os.chmod(f"/proc/self/fd/{descriptor}", 0o700)
+    finally:
+        os.close(descriptor)
 
 
 def sweep(place: str, prefix: str, least_age_s: float) -> None:
@@ -409,6 +448,12 @@ def room(place: str) -> int:
     """Return the free bytes on the disk of a folder."""
     disk = os.statvfs(place)
     return disk.f_bavail * disk.f_frsize
+
+
+def may_be_swapped(place: str) -> bool:
+    """Whether anybody can give another name to what lies in a folder, and put something there."""
+    mode = os.stat(place).st_mode
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
 def is_shared(place: str) -> bool:

@@ -368,6 +368,11 @@ def sweep(tree: str, grace_s: float = 0.0, *, every_step: bool = False) -> None:
         time.sleep(0.05)
 
 
+def members(tree: str) -> list[str]:
+    """Return the ids of the processes of a tree, which ``sweep`` would kill."""
+    return [str(pid) for pid in _members(tree, (JOB_ID, STEP_ID))]
+
+
 def _members(tree: str, equal: tuple[str, ...]) -> Iterator[int]:
     """Yield the processes of a tree.
 

@@ -162,6 +162,8 @@ class Rank:
         if status and not self._signalled:  # not yet reaped, so that its id cannot be another's
             send(self._pid, signal.SIGKILL, group=True)
         if self._is_task or (status and not self._signalled):
+            if self._compiled:
+                self._compiled.before_kill(self._tree)
             self._sweep()  # a node's process does this for its ranks
         return status
 

@@ -11,7 +11,7 @@ from .. import node_folder, rank_environment, records
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each node to import
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 FOLDER = rank_environment.COMPILED
 SECRET = "HPCRUN_COMPILED_SECRET"
@@ -31,8 +31,9 @@ killed."""
 FILES = "files"
 UNPACKED = "unpacked"
 UNCLEAN = "unclean"
+UNFINISHED = "unfinished"
 """In the folder: the compiled files; the names of those that were unpacked; a mark that a process
-of this node has failed."""
+of this node has failed; the names of files whose writers were killed."""
 
 
 def path_on(node: str) -> str:
@@ -45,13 +46,20 @@ def path_on(node: str) -> str:
     return f"{os.environ[FOLDER]}-{code}"
 
 
-def can_load_programs(place: str) -> bool:
-    """Return whether a folder is on this node's own disk, and programs can be loaded from it."""
+def problem_of(place: str) -> str:
+    """Return why compiled files cannot lie in a folder of this node; empty if they can."""
     try:
-        is_usable = os.access(place, os.W_OK) and not node_folder.is_shared(place)
-        return is_usable and not os.statvfs(place).f_flag & os.ST_NOEXEC
-    except OSError:
-        return False
+        if node_folder.is_shared(place):
+            return f"{place} is not on the node's own disk"
+        if node_folder.may_be_swapped(place):
+            return f"others can move what lies in {place}, which has no sticky bit"
+        if not os.access(place, os.W_OK):
+            return f"{place} cannot be written"
+        if os.statvfs(place).f_flag & os.ST_NOEXEC:
+            return f"programs cannot be loaded from {place}"
+    except OSError as error:
+        return f"{place}: {error.strerror}"
+    return ""
 
 
 def unpacked_files(path: str) -> set[str]:
@@ -69,17 +77,62 @@ def compiled_files(path: str) -> Iterator[tuple[str, float]]:
     Locks, files that are being written, and what an archive cannot have are none.
     """
     files = os.path.join(path, FILES)
-    for place, folders, names in os.walk(files):
-        folders[:] = [name for name in folders if name != "locks" and not name.startswith("tmp.")]
-        for name in names:
-            whole = os.path.join(place, name)
+    waiting = [files]
+    while waiting:  # os.walk calls itself for each level, which a program may make by the thousand
+        for entry in _entries(waiting.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != "locks" and not entry.name.startswith("tmp."):
+                    waiting.append(entry.path)
+                continue
             try:
-                info = os.lstat(whole)
+                info = entry.stat(follow_symlinks=False)
             except OSError:  # its compiler has just renamed it
                 continue
-            is_file = stat.S_ISREG(info.st_mode) and not name.endswith((".lock", ".tmp"))
-            if is_file and whole.isprintable():
-                yield os.path.relpath(whole, files), info.st_mtime
+            is_file = stat.S_ISREG(info.st_mode) and not entry.name.endswith((".lock", ".tmp"))
+            if is_file and info.st_mode & stat.S_IRUSR and entry.path.isprintable():
+                yield os.path.relpath(entry.path, files), info.st_mtime
+
+
+def _entries(place: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(place) as entries:
+            return list(entries)
+    except OSError:  # just removed, or its path is too long
+        return []
+
+
+def unfinished_files(path: str) -> set[str]:
+    """Return the files that a process is writing now, or was writing when it was killed."""
+    try:
+        with open(os.path.join(path, UNFINISHED), encoding="utf-8") as file:
+            killed = set(file.read().splitlines())
+    except FileNotFoundError:  # no process was killed
+        killed = set()
+    return killed | _written_by(filter(str.isdigit, os.listdir("/proc")), path)
+
+
+def note_unfinished(path: str, pids: Iterable[str]) -> None:
+    """Note the files that some processes are writing, which are about to be killed."""
+    with open(os.path.join(path, UNFINISHED), "a", encoding="utf-8") as file:
+        for name in _written_by(pids, path):
+            file.write(f"{name}\n")
+
+
+def _written_by(pids: Iterable[str], path: str) -> set[str]:
+    """Return the compiled files that some processes have open for writing."""
+    files = os.path.realpath(os.path.join(path, FILES))
+    names = set()
+    for pid in pids:
+        for number in records.names_in(f"/proc/{pid}/fd"):
+            link = f"/proc/{pid}/fd/{number}"
+            try:
+                target = os.readlink(link)
+                is_written = os.lstat(link).st_mode & stat.S_IWUSR  # proc_pid_fd(5)
+            except OSError:  # just closed
+                continue
+            if is_written and target.startswith(f"{files}/") and target.isprintable():
+                names.add(os.path.relpath(target, files))
+    return names
 
 
 def cpu_kind() -> str:

@@ -59,9 +59,15 @@ class Generation:
 
 
 def new(folder: str) -> str:
-    """Return the path of the generation of this attempt; it is made when a node saves."""
+    """Return the path of the generation of this attempt; it is made when a node saves.
+
+    It is newer than all that are there, also than those of a clock that was ahead.
+    """
     run = os.path.basename(os.path.realpath(os.environ["HPCRUN_RUN_DIR"]))
-    return os.path.join(folder, f"{time.time_ns()}.{run}.{os.environ['HPCRUN_ATTEMPT']}")
+    time_ns = time.time_ns()
+    for path in _generations(folder):
+        time_ns = max(time_ns, int(os.path.basename(path).partition(".")[0]) + 1)
+    return os.path.join(folder, f"{time_ns}.{run}.{os.environ['HPCRUN_ATTEMPT']}")
 
 
 def newest(folder: str) -> Generation | None:
@@ -193,7 +199,7 @@ def _make_own(path: str) -> None:
         os.mkdir(path, 0o700)
     except FileExistsError:
         if not is_own_folder(path):
-            raise PermissionError(f"others may write to {path}") from None
+            raise PermissionError(f"{path} is no folder that only you can write to") from None
 
 
 def is_own_folder(path: str) -> bool:

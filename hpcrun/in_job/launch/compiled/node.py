@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 
 from .. import node_folder, rank_environment, records, tracker_environment
-from ..processes import launch_program
+from ..processes import launch_program, members
 from .folder import (
     FILES,
     FILLED,
@@ -21,15 +21,17 @@ from .folder import (
     MORE,
     QUIET_S,
     UNCLEAN,
-    can_load_programs,
     compiled_files,
+    note_unfinished,
     path_on,
+    problem_of,
     unpacked_files,
 )
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each node to import
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterable
 
 VARIABLES = {
     rank_environment.INDUCTOR: "inductor",
@@ -79,10 +81,19 @@ class CompiledFolder:
         now = time.monotonic()
         self._look_at = now + LOOK_S + COST * (now - began)
         self._record(times)
-        is_quiet = bool(times) and time.time() - max(times.values()) > QUIET_S
+        is_quiet = bool(times) and _age_s(times.values()) > QUIET_S
         if is_quiet and not self._has_saved_early:
             self._has_saved_early = True
             self._saver = _start_saver()
+
+    def before_kill(self, tree: str) -> None:
+        """Note what the processes of a tree are writing, which are killed next."""
+        if not self._new_files():
+            return
+        try:
+            note_unfinished(self._path, members(tree))
+        except OSError:
+            _mark_unclean(self._path)
 
     def leave(self, *, ended_well: bool, may_save: bool) -> None:
         """Leave the folder; the last process of this node saves what is new, and removes it.
@@ -128,6 +139,12 @@ class CompiledFolder:
         records.write(f"node-{node}.compiled", fields)
 
 
+def _age_s(times: Iterable[float]) -> float:
+    """Return how long ago the last of some times was; times to come, of a wrong clock, are none."""
+    now = time.time()
+    return now - max((changed_at for changed_at in times if changed_at <= now), default=0.0)
+
+
 def use() -> CompiledFolder | None:
     """Return the folder of this node, with the variables set; None if it cannot be used."""
     try:
@@ -166,10 +183,14 @@ def _make(path: str) -> int:
         OSError: it belongs to another user, or cannot be made.
     """
     place = os.path.dirname(path)
-    if not can_load_programs(place):
-        raise OSError(f"programs cannot be loaded from {place}")
-    if node_folder.room(place) < LEAST_ROOM:
+    problem = problem_of(place)
+    if problem:
+        raise OSError(problem)
+    # a folder that is filled is used, as those of the other nodes are
+    if not os.environ[FILLED] and node_folder.room(place) < LEAST_ROOM:
         raise OSError(f"{place} has less than {LEAST_ROOM >> 20} MiB free")
+    if place not in node_folder.PLACES:
+        node_folder.sweep(place, node_folder.COMPILED_PREFIX, node_folder.COMPILED_LEFT_S)
     for _ in range(TRIES):
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)

@@ -5,17 +5,31 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .. import records
 from . import archive, generations
-from .folder import CPU, FILES, INTO, QUIET_S, UNCLEAN, compiled_files, cpu_kind, unpacked_files
+from .folder import (
+    CPU,
+    FILES,
+    INTO,
+    QUIET_S,
+    UNCLEAN,
+    compiled_files,
+    cpu_kind,
+    unfinished_files,
+    unpacked_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SAVE_S = 30.0
 """How long the end of a job waits for what it saves."""
+MOST_FILES = 20_000
+"""A node unpacks some 4,000 small files in a second."""
+_BLOCK = 4096
 _BY_PROCESS = ("fxgraph", "aotautograd")
 """Folders of Inductor whose files have a name of their own in each process: KEY/NAME."""
 _STATE = "dynamo"
@@ -39,13 +53,17 @@ def save(path: str, *, at_end: bool) -> None:
     for name, changed_at in compiled_files(path):
         if all_complete or now - changed_at > QUIET_S:
             names.add(name)
-    new = names - unpacked_files(path)
+    unpacked = unpacked_files(path)
+    if names <= unpacked:
+        return
+    names -= unfinished_files(path)
+    new = names - unpacked
     if not new:
         return
     files = os.path.join(path, FILES)
     try:
         size = _size(files, names)
-        if size > generations.MOST_BYTES:  # the files of earlier jobs go
+        if size > generations.MOST_BYTES or len(names) > MOST_FILES:  # those of earlier jobs go
             names = new
             size = _size(files, names)
         _save(os.environ[INTO], files, sorted(names), size, within_s=SAVE_S if at_end else None)
@@ -54,7 +72,13 @@ def save(path: str, *, at_end: bool) -> None:
 
 
 def _size(files: str, names: Iterable[str]) -> int:
-    return sum(os.stat(os.path.join(files, name)).st_size for name in names)
+    """Return the bytes that files take on a disk."""
+    size = 0
+    for name in names:
+        with suppress(FileNotFoundError):
+            blocks = -(-os.stat(os.path.join(files, name)).st_size // _BLOCK)
+            size += blocks * _BLOCK
+    return size
 
 
 def _save(generation: str, files: str, names: list[str], size: int, within_s: float | None) -> None:
@@ -65,6 +89,8 @@ def _save(generation: str, files: str, names: list[str], size: int, within_s: fl
     """
     if size > generations.MOST_BYTES:
         raise OSError(f"they have more than {generations.MOST_BYTES >> 30} GiB")
+    if len(names) > MOST_FILES:
+        raise OSError(f"there are {len(names):,}, and more than {MOST_FILES:,} start no job sooner")
     code = code_of(names)
     node = os.environ["HPCRUN_NODE"]
     if generations.enter(generation, node, code, size):

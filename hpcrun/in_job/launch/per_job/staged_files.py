@@ -72,7 +72,7 @@ def list_source(folder: str, text: str) -> FileListing:
     names_path = os.path.join(folder, NAMES)
     list_path = os.path.join(folder, LIST)
     with open(names_path, "wb") as for_tar, open(list_path, "wb") as listed:
-        first = source_record(source)
+        first = source_record(os.path.realpath(source))  # a link may lead elsewhere the next time
         code.add(first)
         listed.write(first)
         for place, folders, names in os.walk(root, onerror=_fail, followlinks=True):

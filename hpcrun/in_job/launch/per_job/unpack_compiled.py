@@ -20,9 +20,9 @@ from ..compiled.folder import (
     FOLDER,
     LEAST_ROOM,
     UNPACKED,
-    can_load_programs,
     cpu_kind,
     path_on,
+    problem_of,
 )
 from ..compiled.saving import save
 from . import node_step
@@ -173,14 +173,15 @@ def _make_room(size: int) -> None:
     """Check the disk of this node, after what killed jobs have left is removed.
 
     Raises:
-        UnpackError: it is full, programs cannot be loaded from it, or the node is of another
+        UnpackError: it is full or cannot be used, or the node is of another
             kind.
     """
     if cpu_kind() != os.environ[CPU]:
         raise UnpackError("its CPU is of another kind than that of the head node")
     place = os.path.dirname(os.environ[FOLDER])
-    if not can_load_programs(place):
-        raise UnpackError(f"programs cannot be loaded from {place}")
+    problem = problem_of(place)
+    if problem:
+        raise UnpackError(problem)
     node_folder.sweep(place, node_folder.COMPILED_PREFIX, node_folder.COMPILED_LEFT_S)
     free = node_folder.room(place)
     if free < size + LEAST_ROOM:

@@ -20,9 +20,9 @@ from ..compiled.folder import (
     INTO,
     MORE,
     SECRET,
-    can_load_programs,
     cpu_kind,
     path_on,
+    problem_of,
 )
 from ..compiled.node import VARIABLES
 from ..processes import launch_program
@@ -61,8 +61,7 @@ class WarmStart:
             return
         place = _place()
         if not place:
-            places = " and ".join(_places())
-            say_cold(f"programs cannot be loaded from {places} of this node")
+            say_cold("; ".join(map(problem_of, _places())))
             return
         env[INTO] = generations.new(self._folder)
         env[CPU] = cpu_kind()
@@ -89,7 +88,7 @@ class WarmStart:
         if status and self._is_local:
             for node in nodes:
                 node_folder.remove(path_on(node))
-        if status and not records.read(RECORD):
+        if status not in (0, records.TERM_STATUS) and not records.read(RECORD):
             say_cold(f"unpacking {generation.path} ended with status {status}")
         return status == 0
 
@@ -116,9 +115,9 @@ def record(**fields: object) -> None:
 
 
 def _place() -> str:
-    """Return a folder on this node's own disk from which programs can be loaded; empty if none."""
+    """Return a folder of this node in which compiled files can lie; empty if none."""
     for place in _places():
-        if can_load_programs(place):
+        if not problem_of(place):
             return place
     return ""
 

@@ -117,3 +117,28 @@ def test_each_attempt_and_node_has_its_folder(place: Path, monkeypatch: pytest.M
     assert len({first.path, second.path, third.path}) == 3
     for folder in (first, second, third):
         folder.leave()
+
+
+def test_a_folder_goes_with_all_in_it_however_deep_and_whatever_its_modes(tmp_path: Path) -> None:
+    outside = tmp_path / "outside/file"
+    outside.parent.mkdir()
+    outside.touch()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    here = os.open(folder, os.O_RDONLY)
+    for number in range(1500):
+        os.mkdir("d", dir_fd=here)
+        os.symlink(outside.parent, "link", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.fchmod(below, 0o700 if number % 3 else 0o500)
+        os.close(here)
+        here = below
+    os.close(here)
+    for mode in (0o000, 0o100, 0o500):
+        closed = folder / f"closed-{mode:o}/inside"
+        closed.mkdir(parents=True)
+        (closed / "file").touch()
+        closed.parent.chmod(mode)
+    node_folder.remove(str(folder))
+    assert not folder.exists()
+    assert outside.exists()

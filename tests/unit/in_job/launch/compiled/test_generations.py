@@ -117,7 +117,7 @@ def test_one_behind_a_link_is_not_used(program: Path) -> None:
 
 def test_nothing_is_written_where_others_can(program: Path) -> None:
     program.chmod(0o777)
-    with pytest.raises(PermissionError, match="others may write to"):
+    with pytest.raises(PermissionError, match="is no folder that only you can write to"):
         made(program, 1)
 
 
@@ -158,3 +158,14 @@ def test_what_is_no_generation_stays(program: Path, monkeypatch: pytest.MonkeyPa
     made(program, 2)
     generations.evict(str(program))
     assert (program / "notes/mine").exists()
+
+
+def test_a_new_generation_is_newer_than_those_of_a_clock_that_was_ahead(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCRUN_RUN_DIR", "/runs/run-2")
+    monkeypatch.setenv("HPCRUN_ATTEMPT", "0")
+    ahead_ns = time.time_ns() + 10**18
+    ahead = program / f"{ahead_ns}.run-1.0"
+    ahead.mkdir(mode=0o700)
+    assert generations.new(str(program)) == str(program / f"{ahead_ns + 1}.run-2.0")
