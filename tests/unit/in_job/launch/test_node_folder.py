@@ -125,20 +125,20 @@ def test_a_folder_goes_with_all_in_it_however_deep_and_whatever_its_modes(tmp_pa
     outside.touch()
     folder = tmp_path / "folder"
     folder.mkdir()
-    here = os.open(folder, os.O_RDONLY)
-    for number in range(1500):
-        os.mkdir("d", dir_fd=here)
-        os.symlink(outside.parent, "link", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.fchmod(below, 0o700 if number % 3 else 0o500)
-        os.close(here)
-        here = below
-    os.close(here)
     for mode in (0o000, 0o100, 0o500):
         closed = folder / f"closed-{mode:o}/inside"
         closed.mkdir(parents=True)
         (closed / "file").touch()
         closed.parent.chmod(mode)
+    here = os.open(folder, os.O_RDONLY)
+    for number in range(1500):
+        os.mkdir("d", dir_fd=here)
+        os.symlink(outside.parent, "link", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.fchmod(here, 0o700 if number % 3 else 0o500)
+        os.close(here)
+        here = below
+    os.close(here)
     node_folder.remove(str(folder))
     assert not folder.exists()
     assert outside.exists()
