@@ -131,7 +131,7 @@ def test_a_folder_goes_with_all_in_it_however_deep_and_whatever_its_modes(tmp_pa
         (closed / "file").touch()
         closed.parent.chmod(mode)
     here = os.open(folder, os.O_RDONLY)
-    for number in range(1500):
+    for number in range(1100):
         os.mkdir("d", dir_fd=here)
         os.symlink(outside.parent, "link", dir_fd=here)
         below = os.open("d", os.O_RDONLY, dir_fd=here)
