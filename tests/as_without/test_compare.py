@@ -91,7 +91,7 @@ FAULTS: dict[str, tuple[Callable[[], Seen], str]] = {
     "another argument": (lambda: changed(1, arguments=["train.py"]), "program python: arguments"),
     "a signal": (lambda: changed(1, received=["SIGTERM"]), "program python: received"),
     "an ignored signal": (
-        lambda: changed(1, signals={**RECORD["signals"], "SigIgn": "0000000000000002"}),  # type: ignore[dict-item]
+        lambda: changed(1, signals={"SigIgn": f"{2:016x}", "SigBlk": f"{0:016x}"}),
         "program python: SigIgn",
     ),
     "an open file": (lambda: changed(1, descriptors=["socket"]), "program python: descriptors"),
