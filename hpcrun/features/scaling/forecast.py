@@ -18,6 +18,7 @@ from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, f
 from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY, Step, choose, reaches
 from hpcrun.job.profile_model import CardSection
 from hpcrun.job.resources.shape import multiples_around
+from hpcrun.job.text.units import count
 
 Case = Literal["fixed", "scaled"]
 CASES: dict[str, tuple[Case, ...]] = {
@@ -206,7 +207,7 @@ def fit_steps(
     for step, epoch in zip(timed, work.epochs_measured, strict=True):
         misfit = model.misfit(step)
         if abs(misfit) > CONTRADICTION:
-            place = f"{epoch.batch_size} on {epoch.gpus} GPUs"
+            place = f"{epoch.batch_size} on {count(epoch.gpus, 'GPU')}"
             forecast_s = step.step_s * (1 + misfit)
             raise UsageError(
                 f"the measured epochs contradict each other: {place} took {step.step_s:.3g} s a "

@@ -7,7 +7,12 @@ from typing import Annotated
 import pytest
 import typer
 
-from hpcrun.cli.misplaced_options import last_of_each, option_groups, option_names
+from hpcrun.cli.misplaced_options import (
+    defines_option,
+    last_of_each,
+    option_groups,
+    option_names,
+)
 from hpcrun.cli.submit import submit
 from hpcrun.cli.usage_errors import usage_error
 from hpcrun.errors import UsageError
@@ -144,3 +149,20 @@ def test_the_name_of_a_command_in_another_program_leads_to_hpcrun_s() -> None:
         error = usage_error(caught.value, [typed], ["status", "cancel"])
         listing = "`hpcrun --help` lists the commands"
         assert error.hint == f"did you mean hpcrun {command}? {listing}"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "defines"),
+    [
+        pytest.param("parser.add_argument('--nodes', '-N')", "--nodes", True, id="argparse"),
+        pytest.param("parser.add_argument('--nodes', '-N')", "-N", True, id="one letter"),
+        pytest.param("parser.add_argument('--lr')", "-N", False, id="another letter"),
+        pytest.param("def main(nodes: int = 1)", "--nodes", True, id="typer"),
+        pytest.param("nodes = 2  # --nodes", "--nodes", False, id="a variable"),
+        pytest.param("add_argument('--nodes-max')", "--nodes", False, id="a longer name"),
+    ],
+)
+def test_a_script_defines_an_option_in_quotes_or_as_an_annotated_name(
+    text: str, name: str, *, defines: bool
+) -> None:
+    assert defines_option(text, name) is defines
