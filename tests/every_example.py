@@ -47,7 +47,8 @@ def _run(examples: Path, name: str, number: int) -> None:
     env = os.environ
     if number:  # the store of torchrun's agent has what the first example wrote
         env.pop("TORCHELASTIC_USE_AGENT_STORE", None)
-        env["MASTER_PORT"] = str(int(env["HPCRUN_PORT"]) + number)
+        # the next port may be that of the next job, on the same node
+        env["MASTER_PORT"] = str(int(env["HPCRUN_PORT"]) + 100 * number)
     folder = Path(env["HPCRUN_CHECKPOINT_DIR"], name)
     folder.mkdir(exist_ok=True)
     env["HPCRUN_CHECKPOINT_DIR"] = str(folder)

@@ -41,7 +41,8 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {name: partial(run, name) for name 
 def test_every_example_runs(scenarios: Scenarios, launcher: str) -> None:
     ended: Ended = scenarios[launcher].result()
     for rank in range(RANKS):
-        assert re.findall(r"^ended: (\w+)$", ended.log(0, rank), re.MULTILINE) == [*ARGUMENTS]
+        names = re.findall(r"^ended: (\w+)$", ended.log(0, rank), re.MULTILINE)
+        assert names == [*ARGUMENTS], ended.account
     assert ended.state == "COMPLETED", ended.account
 
 
