@@ -45,6 +45,11 @@ if is_first and not any(made.parent.glob("*")):
     made.parent.mkdir(parents=True, exist_ok=True)
     made.write_bytes(os.urandom(int(os.environ.get("SIZE", "1000"))))
     os.utime(made, (1e9, 1e9))
+# as in a training no rank ends before all have begun: the last of a node removes its folder
+attempt = os.environ["HPCRUN_ATTEMPT"]
+pathlib.Path(own, f"here-{attempt}-{os.environ['RANK']}").touch()
+while len(list(pathlib.Path(own).glob(f"here-{attempt}-*"))) < int(os.environ["WORLD_SIZE"]):
+    time.sleep(0.05)
 """
 FAIL_FIRST = """
 print("step 12", flush=True)
