@@ -38,9 +38,9 @@ class ScriptExecutor(submitit.SlurmExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """Return that this machine can submit: sbatch has been found, and srun is for the nodes.
+        """Return submitit's value for a machine that can submit, without its search for srun.
 
-        submitit's own searches for srun.
+        The caller has checked that sbatch is there, and only the nodes need srun.
         """
         return 2
 

@@ -273,7 +273,7 @@ class Changes:
         try:
             active = self.store.active_ids()
         except PlanError:
-            return False  # whoever checks the runs next says why their folder cannot be read
+            return False  # the next check of all runs reports it
         # users wait for the newest runs; of hundreds not all are checked every second
         ids = sorted(active)[-MOST_WATCHED:]
         self._marks = {run_id: records_mark(self.store.folder(run_id)) for run_id in ids}

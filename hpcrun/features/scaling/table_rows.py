@@ -128,7 +128,7 @@ def _set_number(row: TableRow, column: Chosen, cell: str, size: CellSize | None)
     """Set the number of GPUs or nodes that a cell has.
 
     Raises:
-        UsageError: the column is hpcrun's own, and the cell has none.
+        UsageError: the cell has no number, and its column is one that hpcrun defines.
     """
     is_own = column.meaning is None
     if is_own and not cell and column.name == "gpus":

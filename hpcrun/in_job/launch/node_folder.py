@@ -180,7 +180,7 @@ class NodeFolder:
             records.remove(os.path.join(self.path, name))
         env = os.environ
         is_terminated = self.has(f"stop-{records.TERMINATED}")
-        is_last = _remove(self.path, self._held)
+        is_last = remove_held(self.path, self._held)
         # a script may go on without its ranks
         needs_data = "HPCRUN_LAUNCH" in env or not is_terminated
         if is_last and not needs_data and STAGE in env:
@@ -265,15 +265,7 @@ def hold(path: str) -> int:
         BlockingIOError: it is being removed.
         OSError: it belongs to another user, or it is no folder.
     """
-    descriptor = _open(path)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        if not os.path.samestat(os.lstat(path), os.fstat(descriptor)):
-            raise BlockingIOError(f"{path} was removed before it was locked")
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+    return _lock(path, fcntl.LOCK_SH)
 
 
 def hold_alone(path: str) -> int:
@@ -283,9 +275,15 @@ def hold_alone(path: str) -> int:
         BlockingIOError: another process holds it.
         OSError: there is no such folder, or it belongs to another user.
     """
+    return _lock(path, fcntl.LOCK_EX)
+
+
+def _lock(path: str, how: int) -> int:
     descriptor = _open(path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        if not os.path.samestat(os.lstat(path), os.fstat(descriptor)):
+            raise BlockingIOError(f"{path} was removed before it was locked")
     except OSError:
         os.close(descriptor)
         raise
@@ -338,7 +336,7 @@ def _kept_in(stage: str) -> set[str]:
 def remove(path: str) -> None:
     """Remove a folder of this user with all in it, unless a process holds it."""
     try:
-        _remove(path, _open(path))
+        remove_held(path, _open(path))
     except OSError:  # there is none, or it is another user's
         return
 
@@ -356,8 +354,8 @@ def _open(path: str) -> int:
     return descriptor
 
 
-def _remove(path: str, descriptor: int) -> bool:
-    """Close a folder, and remove it if no process holds it; return whether it is removed."""
+def remove_held(path: str, descriptor: int) -> bool:
+    """Close a folder, and remove it if no other process holds it; return whether it is removed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _empty(descriptor)
@@ -450,10 +448,12 @@ def room(place: str) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def may_be_swapped(place: str) -> bool:
-    """Whether anybody can give another name to what lies in a folder, and put something there."""
+def swap_problem(place: str) -> str:
+    """Return that anybody can put something else in the place of a folder here; empty if not."""
     mode = os.stat(place).st_mode
-    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        return f"others can move what lies in {place}, which has no sticky bit"
+    return ""
 
 
 def is_shared(place: str) -> bool:

@@ -345,7 +345,13 @@ def name_tree(*, of_job: bool = False) -> str:
     return tree
 
 
-def sweep(tree: str, grace_s: float = 0.0, *, every_step: bool = False) -> None:
+def sweep(
+    tree: str,
+    grace_s: float = 0.0,
+    *,
+    every_step: bool = False,
+    before_kill: Callable[[list[int]], object] | None = None,
+) -> None:
     """Kill all processes of a tree, whatever their session, process group or parent.
 
     Their environment has the name of the tree: this process started with another environment. What
@@ -357,20 +363,19 @@ def sweep(tree: str, grace_s: float = 0.0, *, every_step: bool = False) -> None:
         tree: the name from ``name_tree``.
         grace_s: the time in which they may end by themselves.
         every_step: those of other steps of this job end, too.
+        before_kill: takes the ids of the processes that are killed next.
     """
     kill_at = time.monotonic() + grace_s
     while pids := list(_members(tree, (JOB_ID,) if every_step else (JOB_ID, STEP_ID))):
         now = time.monotonic()
         if now > kill_at + SWEEP_S:
             return
-        for pid in pids if now >= kill_at else ():
-            send(pid, signal.SIGKILL)
+        if now >= kill_at:
+            if before_kill:
+                before_kill(pids)
+            for pid in pids:
+                send(pid, signal.SIGKILL)
         time.sleep(0.05)
-
-
-def members(tree: str) -> list[str]:
-    """Return the ids of the processes of a tree, which ``sweep`` would kill."""
-    return [str(pid) for pid in _members(tree, (JOB_ID, STEP_ID))]
 
 
 def _members(tree: str, equal: tuple[str, ...]) -> Iterator[int]:

@@ -162,8 +162,6 @@ class Rank:
         if status and not self._signalled:  # not yet reaped, so that its id cannot be another's
             send(self._pid, signal.SIGKILL, group=True)
         if self._is_task or (status and not self._signalled):
-            if self._compiled:
-                self._compiled.before_kill(self._tree)
             self._sweep()  # a node's process does this for its ranks
         return status
 
@@ -175,7 +173,8 @@ class Rank:
 
     def _sweep(self) -> None:
         """Kill what the program has left."""
-        sweep(self._tree)
+        note_writers = self._compiled.note_writers if self._compiled else None
+        sweep(self._tree, before_kill=note_writers)
 
     @property
     def _mark(self) -> str:

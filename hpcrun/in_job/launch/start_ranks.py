@@ -137,9 +137,8 @@ class Node:
         until = time.monotonic() + RANKS_S
         while self._programs() and time.monotonic() < until:
             time.sleep(0.05)
-        if self._compiled:
-            self._compiled.before_kill(self._tree)
-        sweep(self._tree)
+        note_writers = self._compiled.note_writers if self._compiled else None
+        sweep(self._tree, before_kill=note_writers)
         if self._compiled:
             is_killed = status == records.KILL_STATUS or self._folder.is_stopping()
             self._compiled.leave(ended_well=status == 0, may_save=not is_killed)

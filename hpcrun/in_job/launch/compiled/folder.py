@@ -11,7 +11,7 @@ from .. import node_folder, rank_environment, records
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each node to import
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 FOLDER = rank_environment.COMPILED
 SECRET = "HPCRUN_COMPILED_SECRET"
@@ -51,8 +51,9 @@ def problem_of(place: str) -> str:
     try:
         if node_folder.is_shared(place):
             return f"{place} is not on the node's own disk"
-        if node_folder.may_be_swapped(place):
-            return f"others can move what lies in {place}, which has no sticky bit"
+        swap = node_folder.swap_problem(place)
+        if swap:
+            return swap
         if not os.access(place, os.W_OK):
             return f"{place} cannot be written"
         if os.statvfs(place).f_flag & os.ST_NOEXEC:
@@ -64,10 +65,15 @@ def problem_of(place: str) -> str:
 
 def unpacked_files(path: str) -> set[str]:
     """Return the names of the files that were unpacked into the folder."""
+    return _noted(path, UNPACKED)
+
+
+def _noted(path: str, notes: str) -> set[str]:
+    """Return the names of files that are noted in the folder; none without the notes."""
     try:
-        with open(os.path.join(path, UNPACKED), encoding="utf-8") as file:
+        with open(os.path.join(path, notes), encoding="utf-8") as file:
             return set(file.read().splitlines())
-    except FileNotFoundError:  # nothing was unpacked
+    except FileNotFoundError:
         return set()
 
 
@@ -103,22 +109,18 @@ def _entries(place: str) -> list[os.DirEntry[str]]:
 
 def unfinished_files(path: str) -> set[str]:
     """Return the files that a process is writing now, or was writing when it was killed."""
-    try:
-        with open(os.path.join(path, UNFINISHED), encoding="utf-8") as file:
-            killed = set(file.read().splitlines())
-    except FileNotFoundError:  # no process was killed
-        killed = set()
-    return killed | _written_by(filter(str.isdigit, os.listdir("/proc")), path)
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return _noted(path, UNFINISHED) | _written_by(pids, path)
 
 
-def note_unfinished(path: str, pids: Iterable[str]) -> None:
+def note_unfinished(path: str, pids: list[int]) -> None:
     """Note the files that some processes are writing, which are about to be killed."""
     with open(os.path.join(path, UNFINISHED), "a", encoding="utf-8") as file:
         for name in _written_by(pids, path):
             file.write(f"{name}\n")
 
 
-def _written_by(pids: Iterable[str], path: str) -> set[str]:
+def _written_by(pids: list[int], path: str) -> set[str]:
     """Return the compiled files that some processes have open for writing."""
     files = os.path.realpath(os.path.join(path, FILES))
     names = set()

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 
 from .. import node_folder, rank_environment, records, tracker_environment
-from ..processes import launch_program, members
+from ..processes import launch_program
 from .folder import (
     FILES,
     FILLED,
@@ -86,12 +86,10 @@ class CompiledFolder:
             self._has_saved_early = True
             self._saver = _start_saver()
 
-    def before_kill(self, tree: str) -> None:
-        """Note what the processes of a tree are writing, which are killed next."""
-        if not self._new_files():
-            return
+    def note_writers(self, pids: list[int]) -> None:
+        """Note what some processes are writing, which are killed next."""
         try:
-            note_unfinished(self._path, members(tree))
+            note_unfinished(self._path, pids)
         except OSError:
             _mark_unclean(self._path)
 
@@ -117,8 +115,7 @@ class CompiledFolder:
             from .saving import save  # slow to import, and most jobs have nothing to save
 
             save(self._path, at_end=True)
-        os.close(held)
-        node_folder.remove(self._path)
+        node_folder.remove_held(self._path, held)
 
     def _new_files(self) -> dict[str, float]:
         """Return the files that were not unpacked: name → time of the last change."""

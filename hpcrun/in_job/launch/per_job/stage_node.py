@@ -104,9 +104,9 @@ class _NodeCopy:
                 return
         if node_folder.is_shared(self._place):
             raise StageError(f"{self._place} is not on its own disk. {_ELSEWHERE}")
-        if node_folder.may_be_swapped(self._place):
-            lack = f"others can move what lies in {self._place}, which has no sticky bit"
-            raise StageError(f"{lack}. {_ELSEWHERE}")
+        swap = node_folder.swap_problem(self._place)
+        if swap:
+            raise StageError(f"{swap}. {_ELSEWHERE}")
         _sweep(self._place)
         held = node_folder.create(self._folder, INCOMPLETE)
         try:
