@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 
@@ -10,10 +9,10 @@ from tests.harness import REPO
 
 
 def test_no_two_classes_have_the_same_name() -> None:
-    trees = [ast.parse(path.read_text("utf-8")) for path in (REPO / "hpcrun").rglob("*.py")]
-    names = Counter(
-        node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)
-    )
+    names: Counter[str] = Counter()
+    for path in (REPO / "hpcrun").rglob("*.py"):
+        names.update(re.findall(r"^class (\w+)", path.read_text("utf-8"), re.MULTILINE))
+    assert len(names) > 500
     assert [name for name, count in names.items() if count > 1] == []
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from ruamel.yaml import YAML
 
 import hpcrun
@@ -58,19 +60,36 @@ PASTED = re.compile(
 QUOTERS = {"quote", "join", "quote_bash", "bash_line"}
 
 
-def _texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the string literals of a module that are not docstrings, f-strings with {} for their
-    values.
-    """
-    tree = ast.parse(path.read_text("utf-8"))
-    parts = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for part in node.values
-    }
-    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+RIDDLE = re.compile(rf"(?<!\w)(?:{'|'.join(re.escape(phrase) for phrase in FORBIDDEN)})(?!\w)")
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a module of hpcrun says, each with its line."""
+
+    texts: list[tuple[int, str]]
+    unquoted: list[tuple[int, str]]
+    headings: list[str]
+
+
+@pytest.fixture(scope="module")
+def house() -> dict[str, Words]:
+    """The words of each module, by its path below hpcrun: a module is parsed once for all tests."""
+    return {str(path.relative_to(HOUSE)): words_of(path) for path in sorted(HOUSE.rglob("*.py"))}
+
+
+def words_of(path: Path) -> Words:
+    """Return the words of a module."""
+    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    return Words(list(_texts(nodes)), list(_unquoted(nodes)), list(_headings(nodes)))
+
+
+def _texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Yield the string literals that are not docstrings, f-strings with {} for their values."""
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    left_out = parts | alone
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             text = "".join(
                 str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
@@ -79,17 +98,29 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
         elif (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
-            and not {id(node)} & (parts | alone)
+            and id(node) not in left_out
         ):
             yield node.lineno, node.value
 
 
-def _is_quoted(value: ast.expr, tree: ast.AST) -> bool:
+def _unquoted(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Yield the values that follow a command in a text without being quoted."""
+    for text in nodes:
+        if not isinstance(text, ast.JoinedStr):
+            continue
+        for before, part in pairwise(text.values):
+            if not isinstance(part, ast.FormattedValue) or not isinstance(before, ast.Constant):
+                continue
+            if PASTED.search(str(before.value)) and not _is_quoted(part.value, nodes):
+                yield text.lineno, ast.unparse(part)
+
+
+def _is_quoted(value: ast.expr, nodes: Sequence[ast.AST]) -> bool:
     """Whether a value, or a name that has the value, comes from a function that quotes."""
     if isinstance(value, ast.Name):
-        assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+        assigned = [node for node in nodes if isinstance(node, ast.Assign)]
         return any(
-            ast.unparse(node.targets[0]) == value.id and _is_quoted(node.value, tree)
+            ast.unparse(node.targets[0]) == value.id and _is_quoted(node.value, nodes)
             for node in assigned
         )
     if not isinstance(value, ast.Call):
@@ -97,27 +128,29 @@ def _is_quoted(value: ast.expr, tree: ast.AST) -> bool:
     return ast.unparse(value.func).rpartition(".")[2] in QUOTERS
 
 
-def test_a_path_in_a_command_to_paste_is_quoted() -> None:
+def _headings(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Yield the headings of tables that are written out where the table is made."""
+    for node in nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        if node.func.id == "text_table":
+            for part in ast.walk(node.args[0]):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+
+
+def test_a_path_in_a_command_to_paste_is_quoted(house: dict[str, Words]) -> None:
     bare = []
-    for path in sorted(HOUSE.rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
-        for text in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
-            for before, part in pairwise(text.values):
-                if not isinstance(part, ast.FormattedValue) or not isinstance(before, ast.Constant):
-                    continue
-                if PASTED.search(str(before.value)) and not _is_quoted(part.value, tree):
-                    bare.append(f"{path.relative_to(HOUSE)}:{text.lineno}: {ast.unparse(part)}")
+    for path, words in house.items():
+        bare += [f"{path}:{line}: {value}" for line, value in words.unquoted]
     assert bare == []
 
 
-def test_no_riddles_in_what_is_printed() -> None:
-    found = [
-        f"{path.relative_to(HOUSE)}:{number}: {phrase!r} in {text!r}"
-        for path in sorted(HOUSE.rglob("*.py"))
-        for number, text in _texts(path)
-        for phrase in FORBIDDEN
-        if re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text)
-    ]
+def test_no_riddles_in_what_is_printed(house: dict[str, Words]) -> None:
+    found = []
+    for path, words in house.items():
+        for line, text in words.texts:
+            found += [f"{path}:{line}: {riddle!r} in {text!r}" for riddle in RIDDLE.findall(text)]
     assert found == []
 
 
@@ -137,19 +170,8 @@ def test_levels_are_ok_warning_and_error() -> None:
     assert list(doctor._LABELS.values()) == ["ok", "warning", "error"]
 
 
-def _headings(path: Path) -> Iterator[str]:
-    """Yield the headings of tables that are written out where the table is made."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            continue
-        if node.func.id == "text_table":
-            for part in ast.walk(node.args[0]):
-                if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    yield part.value
-
-
-def test_headers_are_nouns() -> None:
-    written_out = [heading for path in HOUSE.rglob("*.py") for heading in _headings(path)]
+def test_headers_are_nouns(house: dict[str, Words]) -> None:
+    written_out = [heading for words in house.values() for heading in words.headings]
     assert len(written_out) > 15
     headings = [
         *written_out,
