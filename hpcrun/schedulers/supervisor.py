@@ -183,6 +183,7 @@ def _take_orphans_and_term() -> list[str]:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ended_by: list[str] = []
     signal.signal(signal.SIGTERM, lambda _number, _frame: ended_by.append("CANCELLED"))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # see _start_element
     return ended_by
 
 
@@ -321,8 +322,11 @@ def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: 
     if (home / CANCELLED).exists():
         _write(home, {**_new_record(limit_s, own_id), "state": "CANCELLED", "ended": time.time()})
         return None
+    # Until the new process has a handler of its own, SIGTERM would be noted in the list of this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return pid
     status = 1
     try:

@@ -158,6 +158,24 @@ def test_a_cancelled_sweep_cancels_its_elements(folder: Path) -> None:
     assert not (folder / "elements/1").exists()
 
 
+START_AND_CANCEL = """
+import os, signal, sys
+from pathlib import Path
+from hpcrun.schedulers import supervisor
+supervisor._umask = 0o022
+supervisor._take_orphans_and_term()
+pid = supervisor._start_element(Path(sys.argv[1]), 0, 0, 3, "L1")
+os.kill(pid, signal.SIGTERM)
+os.waitpid(pid, 0)
+"""
+
+
+def test_an_element_is_cancelled_even_while_its_supervisor_starts(folder: Path) -> None:
+    (folder / "script.sh").write_text("sleep 5")
+    subprocess.run([sys.executable, "-c", START_AND_CANCEL, str(folder)], check=True, timeout=60)
+    assert record(folder, "elements/3")["state"] == "CANCELLED"
+
+
 @pytest.mark.parametrize(
     ("text", "again"),
     [
