@@ -18,8 +18,8 @@ from hpcrun.actions.status.run_status import RunStatus, one_element
 from hpcrun.actions.status.status_query import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm
-from hpcrun.cli.consent import DONE, check_consent
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.control_without_terminal import DONE, check_consent
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import (
     JsonOption,

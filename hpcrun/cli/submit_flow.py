@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.jobs.limits import has_limits, over_limits
+from hpcrun.actions.jobs.check_limits import has_limits, over_limits
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import SUBMITTED, terminated_too

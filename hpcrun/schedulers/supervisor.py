@@ -322,7 +322,7 @@ def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: 
     if (home / CANCELLED).exists():
         _write(home, {**_new_record(limit_s, own_id), "state": "CANCELLED", "ended": time.time()})
         return None
-    # Until the new process has a handler of its own, SIGTERM would be noted in the list of this one.
+    # Until the new process has its own handler, SIGTERM would be noted in the list of this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     pid = os.fork()
     if pid:

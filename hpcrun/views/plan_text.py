@@ -19,7 +19,7 @@ from hpcrun.job.plan.sweep import Sweep
 from hpcrun.job.request.notify_options import IDLE
 from hpcrun.job.request.parameters import parse_indices
 from hpcrun.job.resources.container import Container
-from hpcrun.job.resources.cpus_memory_time import Requeue
+from hpcrun.job.resources.requeue import Requeue
 from hpcrun.job.resources.shape import option_words
 from hpcrun.job.text.quoting import assignments, bash_line
 from hpcrun.job.text.units import format_span

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.actions.jobs.limits import within_limits
+from hpcrun.actions.jobs.check_limits import within_limits
 from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.note_action import note_action

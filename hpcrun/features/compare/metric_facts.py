@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hpcrun.actions.runs.run_metrics import PROGRESS, Metrics, is_more_better
+from hpcrun.actions.runs.run_metrics import PROGRESS, Metrics
+from hpcrun.runs.metric_direction import is_more_better
 from hpcrun.runs.metric_files import Value
 from hpcrun.views.metrics_table import curves_of, json_value, value_text, whole
 

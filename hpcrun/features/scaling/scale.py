@@ -17,8 +17,8 @@ from typing import Any
 
 from hpcrun.actions.jobs import submission
 from hpcrun.actions.jobs.after_and_chain import check_can_wait
+from hpcrun.actions.jobs.check_limits import within_limits
 from hpcrun.actions.jobs.job_defaults import settle, with_defaults
-from hpcrun.actions.jobs.limits import within_limits
 from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, request_record
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.program import with_launcher

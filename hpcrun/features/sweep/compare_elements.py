@@ -14,7 +14,6 @@ from hpcrun.actions.runs.find import find_run, is_last, newest_line
 from hpcrun.actions.runs.run_metrics import (
     Metrics,
     choose_metrics,
-    is_more_better,
     read_elements,
 )
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
@@ -24,6 +23,7 @@ from hpcrun.errors import NotFoundError, UsageError, did_you_mean
 from hpcrun.job.request.parameters import Parameters
 from hpcrun.job.text.quoting import bash_line, quote_bash
 from hpcrun.runs.elements import elements_of
+from hpcrun.runs.metric_direction import is_more_better
 from hpcrun.runs.metric_files import MetricsRow, Value
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore

@@ -19,13 +19,8 @@ from hpcrun.job.plan.sweep import decide_sweep
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import STDIN, GpuCount, JobRequest, Launcher, option_of
 from hpcrun.job.request.notify_options import Notify
-from hpcrun.job.resources.cpus_memory_time import (
-    Requeue,
-    check_warning,
-    decide_cancel_idle,
-    decide_requeue,
-    read_allocation,
-)
+from hpcrun.job.resources.cpus_memory_time import decide_cancel_idle, read_allocation
+from hpcrun.job.resources.requeue import Requeue, check_warning, decide_requeue
 from hpcrun.job.resources.shape import Shape, check_total, laid_over
 from hpcrun.job.text.quoting import job_name_from, quote_directive, run_name_note
 from hpcrun.job.text.spelling import spell

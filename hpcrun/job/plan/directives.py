@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from hpcrun.job.launch_options import Directives, check_option, remove_directive, set_directive
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JOB_FIELDS, GpuCount, JobRequest, option_text
-from hpcrun.job.resources.cpus_memory_time import Requeue, Resources
+from hpcrun.job.resources.cpus_memory_time import Resources
+from hpcrun.job.resources.requeue import Requeue
 from hpcrun.job.resources.shape import Shape
 from hpcrun.job.text.spelling import spell
 from hpcrun.job.text.units import format_memory, format_time

@@ -23,11 +23,11 @@ from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.container import Container, decide_container
 from hpcrun.job.resources.cpus_memory_time import (
     Machine,
-    Requeue,
     decide_allocation,
     decide_cancel_idle,
     decide_resources,
 )
+from hpcrun.job.resources.requeue import Requeue
 from hpcrun.job.resources.shape import (
     Shape,
     decide_segment,

@@ -19,7 +19,7 @@ from hpcrun.job.plan.role_ranks import Role, SharedGpus
 from hpcrun.job.plan.sweep import Sweep
 from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.container import Container
-from hpcrun.job.resources.cpus_memory_time import Requeue
+from hpcrun.job.resources.requeue import Requeue
 from hpcrun.job.resources.shape import Shape
 from hpcrun.views.plan_text import (
     again_text,

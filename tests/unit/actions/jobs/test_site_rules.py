@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.limits import LimitError, within_limits
+from hpcrun.actions.jobs.check_limits import LimitError, within_limits
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.jobs.submission import submit
 from hpcrun.actions.ports import Consent, Surroundings

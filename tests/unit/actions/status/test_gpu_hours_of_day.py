@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status import day_use
-from hpcrun.actions.status.day_use import alone_in_day
+from hpcrun.actions.status import gpu_hours_of_day
+from hpcrun.actions.status.gpu_hours_of_day import alone_in_day
 from hpcrun.errors import PlanError
 from hpcrun.runs.store import RunStore
 from tests.unit import builders
@@ -23,7 +23,7 @@ def ports(folder: Path, *lists: Path) -> Ports:
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(day_use, "_LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr(gpu_hours_of_day, "_LOCK_WAIT_S", 0.0)
 
 
 def test_one_process_at_a_time_whatever_its_variables_say(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def _gpus_problem(costs: Sequence[Cost], limit: CostLimit) -> Iterator[str]:
 def _day_problems(hours: float, limit: CostLimit, ports: Ports, held: ExitStack) -> Iterator[str]:
     """Yield what is used and reserved already, if these GPU-hours do not fit into the day."""
     # few people have this limit
-    from hpcrun.actions.status.day_use import UnknownUseError, alone_in_day, hours_of_day
+    from hpcrun.actions.status.gpu_hours_of_day import UnknownUseError, alone_in_day, hours_of_day
 
     # a limit that variables can move does not hide those of folders that they cannot
     limiting = max(limit.folders, key=lambda folder: len(ports.run_lists(folder)))

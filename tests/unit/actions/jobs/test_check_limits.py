@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from hpcrun.actions.jobs.limits import LimitError, within_limits
+from hpcrun.actions.jobs.check_limits import LimitError, within_limits
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Consent, Surroundings
 from hpcrun.profiles.limits import limits_of, smallest
