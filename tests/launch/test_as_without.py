@@ -16,7 +16,7 @@ import pytest
 from tests.harness import wait_for
 from tests.launch.jobs import HOW, job, python, send
 
-MANAGED = ("--warn", "60", "--requeue", "1")
+MANAGED = ("--grace", "60", "--requeue", "1")
 
 
 @pytest.mark.parametrize("options", [(), MANAGED], ids=["plain", "requeue"])

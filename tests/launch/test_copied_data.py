@@ -102,7 +102,7 @@ def test_the_gpus_are_not_watched_while_a_restart_copies_its_data(tmp_path: Path
     """There are no ranks then, and no samples of the use of the GPUs."""
     folder = tmp_path / "one"
     more = options(folder, "L1")
-    more["options"] += ["--warn=60", "--restarts=1", "--retry-on-failure", "--cancel-idle=1.5"]
+    more["options"] += ["--grace=60", "--restarts=1", "--retry-on-failure", "--cancel-idle=1.5"]
     look = 'ls "$HPCRUN_ATTEMPT_DIR" >"$HPCRUN_ATTEMPT_DIR/while-copying"'
     more["env"]["PATH"] = path_with_tar(tmp_path, f'sleep "$((3 * HPCRUN_ATTEMPT))"; {look}')
     first_fails = '[ "$HPCRUN_ATTEMPT" = 1 ] || { rm -r "$HPCRUN_STAGE"; exit 1; }'
@@ -118,7 +118,7 @@ def test_a_job_whose_next_attempt_runs_elsewhere_leaves_nothing(tmp_path: Path) 
     """Its script does not continue behind the launch, and its data are removed."""
     folder = tmp_path / "one"
     more = options(folder, "L1")
-    more["options"] += ["--warn=60", "--restarts=1", "--retry-on-failure", "--script"]
+    more["options"] += ["--grace=60", "--restarts=1", "--retry-on-failure", "--script"]
     elsewhere = folder / "run/elements/0/attempts/1"
     elsewhere.mkdir(parents=True)
     (elsewhere / "start").touch()

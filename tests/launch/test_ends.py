@@ -47,7 +47,7 @@ def on_rank(number: int, what: str, others: str = "time.sleep(900)") -> str:
     return f"{head}    time.sleep(0.5)\n    {what}\n{others}\n"
 
 
-MANAGED = ("--warn", "60", "--requeue", "1")
+MANAGED = ("--grace", "60", "--requeue", "1")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_the_request_to_a_node_of_a_job_that_gives_up_does_not_look_like_an_end_
     program = python(
         tmp_path, f"{text}print('ready', flush=True)\nwhile True:\n    time.sleep(0.1)\n"
     )
-    with job(tmp_path, program, options=("--warn", "2", "--requeue", "1")) as running:
+    with job(tmp_path, program, options=("--grace", "2", "--requeue", "1")) as running:
         running.until("ready")
         running.process.send_signal(signal.SIGUSR1)
         running.until("told")

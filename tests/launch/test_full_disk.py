@@ -135,7 +135,7 @@ def test_the_records_of_an_end_are_tried_again(tmp_path: Path, room_after_s: str
 
 
 def test_a_restart_without_room_ends_the_job(tmp_path: Path) -> None:
-    options = ("--nodes", "1", "--warn", "60", "--restarts", "1", "--retry-on-failure")
+    options = ("--nodes", "1", "--grace", "60", "--restarts", "1", "--retry-on-failure")
     ended = run(tmp_path, RANK, room_after_s="", options=options)
     assert ended.status == 1
     assert "cannot use its run's folder" in ended.err
@@ -146,6 +146,6 @@ def test_a_request_to_stop_on_a_full_disk_ends_no_process_of_hpcrun(tmp_path: Pa
     job = parent.format(parent.format("$PPID"))
     program = f"trap 'exit 5' USR1; {FILL}; kill -USR1 {job}; sleep 9 & wait; wait"
     rank = [*LAUNCH, "node", "--", *LAUNCH, "rank", "--once", "--", "bash", "-c", program]
-    options = ("--nodes", "1", "--warn", "60", "--requeue", "1")
+    options = ("--nodes", "1", "--grace", "60", "--requeue", "1")
     ended = run(tmp_path, rank, room_after_s="1", options=options)
     assert ended.record("rank-0.exit")["status"] == 5, ended.err

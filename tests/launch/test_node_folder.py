@@ -260,7 +260,7 @@ def test_on_a_full_disk_the_training_runs_on(tmp_path: Path, inodes: int) -> Non
     }
     stop = "touch $HPCRUN_ATTEMPT_DIR/stop/time_limit" if inodes == 1 else "true"
     program = f"{stop}; sleep 3; ls $HPCRUN_NODE_DIR; echo trained"
-    argv = [*LAUNCH, "job", "--nodes", "1", "--warn", "60", "--", *ONCE, "sh", "-c", program]
+    argv = [*LAUNCH, "job", "--nodes", "1", "--grace", "60", "--", *ONCE, "sh", "-c", program]
     setup = ["unshare", "--mount", "sh", "-ec", FULL, "sh", str(tmp_path), LAUNCH[2], str(inodes)]
     done = subprocess.run(
         [*setup, *(ELSEWHERE.get(word, word) for word in argv)],

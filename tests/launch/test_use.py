@@ -89,7 +89,7 @@ def test_a_job_whose_gpus_are_idle_is_warned_and_ended(
         "sys.exit(0)))\n"
     )
     program = python(tmp_path, f"{text}time.sleep(60)\n")
-    options = ("--cancel-idle", "3", "--warn", "60", "--requeue", "2")
+    options = ("--cancel-idle", "3", "--grace", "60", "--requeue", "2")
     with job(
         tmp_path, program, nodes=2, **with_gpu(tmp_path, IDLE, "--gpus", "0;1", *options)
     ) as running:
@@ -108,7 +108,7 @@ def test_a_job_whose_gpus_are_idle_is_warned_and_ended(
 
 
 def test_a_job_with_spares_whose_gpus_are_idle_ends_as_one_without(tmp_path: Path) -> None:
-    options = ("--cancel-idle", "1", "--warn", "60", "--requeue", "2", "--spares", "1")
+    options = ("--cancel-idle", "1", "--grace", "60", "--requeue", "2", "--spares", "1")
     with job(
         tmp_path, ["sleep", "60"], **with_gpu(tmp_path, IDLE, "--gpus", "0", *options)
     ) as running:

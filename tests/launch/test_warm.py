@@ -303,7 +303,7 @@ def test_a_retry_of_a_warm_start_without_a_step_is_cold(
 ) -> None:
     kept.out()
     crash = COMPILE.replace("sys.exit(", "sys.exit(1 - int(os.environ['HPCRUN_ATTEMPT']) or ")
-    again = ["--warn=60", "--restarts=1", "--retry-on-failure"]
+    again = ["--grace=60", "--restarts=1", "--retry-on-failure"]
     with kept.start(program=crash, options=again) as running:
         assert running.end() == 0
         assert running.out().startswith("warm ")
@@ -316,7 +316,7 @@ def test_a_retry_of_a_warm_start_with_steps_is_warm(kept: Kept) -> None:
     kept.out()
     crash = "print('step 12')\n" + COMPILE
     crash = crash.replace("sys.exit(", "sys.exit(1 - int(os.environ['HPCRUN_ATTEMPT']) or ")
-    again = ["--warn=60", "--restarts=1", "--retry-on-failure"]
+    again = ["--grace=60", "--restarts=1", "--retry-on-failure"]
     with kept.start(program=crash, options=again) as running:
         assert running.end() == 0
         retried = running.attempt.parent / "1" / "rank-0.out"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.launch.jobs import job, python
 
-MANAGED = ("--warn", "60", "--requeue", "1")
+MANAGED = ("--grace", "60", "--requeue", "1")
 SAVES = """
 import multiprocessing, os, signal, sys, time
 until = time.monotonic() + 15

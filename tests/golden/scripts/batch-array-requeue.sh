@@ -75,5 +75,5 @@ launch=$HPCRUN_RUN_DIR/programs/launch
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
 launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
-exec "${launch[@]}" job --came "$came" --warn 100 --requeue 2 --script -- \
+exec "${launch[@]}" job --came "$came" --grace 100 --requeue 2 --script -- \
   "${command[@]}"

@@ -109,5 +109,5 @@ launch=$HPCRUN_RUN_DIR/programs/launch
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
 launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
-exec "${launch[@]}" pack "${failed:-0}" "${words[@]}" -- --came "$came" --warn 100 --requeue 1 -- \
+exec "${launch[@]}" pack "${failed:-0}" "${words[@]}" -- --came "$came" --grace 100 --requeue 1 -- \
   "${launch[@]}" node -- "${launch[@]}" rank --once -- "${command[@]}"

@@ -47,7 +47,7 @@ command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/ven
 launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
 # Each node of the job is a process on this machine.
-exec "${launch[@]}" job --nodes 2 --came "$came" --warn 100 --requeue 1 -- \
+exec "${launch[@]}" job --nodes 2 --came "$came" --grace 100 --requeue 1 -- \
   "${launch[@]}" node --torchrun -- \
   /home/me/venv/bin/python -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --rdzv-backend=static --max-restarts=0 --no-python \
   "${launch[@]}" rank -- "${command[@]}"

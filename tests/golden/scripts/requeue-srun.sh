@@ -70,6 +70,6 @@ launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
 # --kill-on-bad-exit: a failed task ends all tasks; they would wait 300 s in torchrun's exit barrier. --wait=0: no limit for slow
 # ranks at the end. --cpus-per-task: since Slurm 22.05, srun does not inherit it.
-exec "${launch[@]}" job --came "$came" --warn 100 --requeue 1 -- \
+exec "${launch[@]}" job --came "$came" --grace 100 --requeue 1 -- \
   srun --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=16 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" rank --task -- "${command[@]}"

@@ -77,7 +77,7 @@ inside=(python3 -ISB "${launch[-1]}") # with the image's Python
 
 # --kill-on-bad-exit: a failed task ends all tasks; they would wait 300 s in torchrun's exit barrier. --wait=0: no limit for slow
 # ranks at the end. --cpus-per-task: since Slurm 22.05, srun does not inherit it.
-exec "${launch[@]}" job --came "$came" --warn 100 --requeue 0 --restarts 1 '--stage=-name//data/a b' '--stage=c'\''s//c'\''s' --keep 7 -- \
+exec "${launch[@]}" job --came "$came" --grace 100 --requeue 0 --restarts 1 '--stage=-name//data/a b' '--stage=c'\''s//c'\''s' --keep 7 -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \
   "${container[@]}" "${inside[@]}" container --deaf -- \

@@ -70,7 +70,7 @@ launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
 # --kill-on-bad-exit: a failed task ends all tasks; they would wait 300 s in torchrun's exit barrier. --wait=0: no limit for slow
 # ranks at the end. --cpus-per-task: since Slurm 22.05, srun does not inherit it.
-exec "${launch[@]}" job --came "$came" --warn 100 --requeue 0 -- \
+exec "${launch[@]}" job --came "$came" --grace 100 --requeue 0 -- \
   srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=64 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \
   /home/me/venv/bin/python -m torch.distributed.run --nnodes=1 --nproc-per-node=4 --standalone --max-restarts=0 --no-python \

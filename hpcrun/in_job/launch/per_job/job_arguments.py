@@ -4,7 +4,7 @@
 --gpus A,B;C,D   the GPUs of each of these nodes
 --within HOST    it is an element of a pack on this node of Slurm's job: see pack.py
 --came FD        a descriptor with the original environment of the script
---warn S         ranks that continue for S seconds after the warning are killed
+--grace S        ranks that continue for S seconds after the warning are killed
 --requeue N      Slurm may requeue the job N times
 --restarts N     the step may be restarted N times in its allocation
 --spares N       nodes of the allocation that replace failed nodes
@@ -43,7 +43,7 @@ class JobOptions(Namespace):
     gpus: str
     within: str
     came: int | None
-    warn: int | None
+    grace: int | None  # seconds
     requeue: int
     restarts: int
     spares: int
@@ -63,7 +63,7 @@ class JobOptions(Namespace):
     @property
     def is_managed(self) -> bool:
         """Whether the job may be warned or requeued."""
-        return self.warn is not None
+        return self.grace is not None
 
     @property
     def is_local(self) -> bool:
@@ -94,7 +94,7 @@ class JobOptions(Namespace):
 def parse_options(arguments: list[str]) -> JobOptions:
     """Return the options in front of ``--``."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("--nodes", "--came", "--warn"):
+    for name in ("--nodes", "--came", "--grace"):
         parser.add_argument(name, type=int)
     for name in ("--requeue", "--restarts", "--spares", "--keep"):
         parser.add_argument(name, type=int, default=0)

@@ -141,9 +141,9 @@ class StepMonitor:
 
     def _warn(self) -> None:
         """Ask the ranks to stop before the time limit, once, and begin their grace time."""
-        if self._options.warn is not None and self._give_up_at == NEVER:
+        if self._options.grace is not None and self._give_up_at == NEVER:
             records.ask_to_stop(records.TIME_LIMIT)  # the nodes watch for it
-            self._give_up_at = time.monotonic() + self._options.warn
+            self._give_up_at = time.monotonic() + self._options.grace
 
     def _tick(self) -> bool:
         """Do what is due; return whether the step is no longer waited for."""

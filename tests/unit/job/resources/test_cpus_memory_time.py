@@ -345,7 +345,7 @@ def test_the_limit_is_that_of_the_option_then_that_of_the_profile(
 def test_the_script_and_the_plan_show_it() -> None:
     decided = plan(cancel_idle_s="90m", requeue="2", gpus="8", nodes="2")
     text = script(decided)
-    assert 'job --came "$came" --warn 100 --requeue 2 --cancel-idle 5400 -- \\\n' in text
+    assert 'job --came "$came" --grace 100 --requeue 2 --cancel-idle 5400 -- \\\n' in text
     (line,) = [line for line in plan_lines(decided) if line.startswith("idle ")]
     assert line == "idle       ends if all of its GPUs are idle for 01:30:00"
     assert 'job --came "$came" --sample 0 -- \\\n' in script(plan(slurm_profile(sample_use=False)))

@@ -17,7 +17,7 @@ from hpcrun.in_job.launch.per_job import job
 from hpcrun.in_job.launch.per_job.idle_watch import IdleWatch
 from hpcrun.in_job.launch.slurm_requests import JobSays
 
-RESTARTS = ("--warn", "60", "--restarts", "2", "--retry-on-failure")
+RESTARTS = ("--grace", "60", "--restarts", "2", "--retry-on-failure")
 
 
 def end_of_job(
@@ -75,7 +75,7 @@ def test_the_message_of_a_failed_role_stays_if_slurm_refuses_to_requeue(
     roles.mkdir(parents=True)
     (roles / "server.end").write_text('{"message": "role server failed", "time": 1}')
     monkeypatch.setattr(slurm_requests, "requeue", lambda _: "Access denied")
-    options = ("--warn", "60", "--requeue", "1", "--retry-on-failure")
+    options = ("--grace", "60", "--requeue", "1", "--retry-on-failure")
     record = end_of_job(tmp_path, monkeypatch, options, JobSays("RUNNING", restarts=0))
     assert record["message"] == (
         "role server failed; scontrol requeue failed; hpcrun resubmit starts it again"
@@ -92,6 +92,6 @@ def test_while_a_script_continues_behind_its_launch_idle_gpus_do_not_end_the_job
     monkeypatch.setattr(JobStep, "finish", finish)
     monkeypatch.setattr(IdleWatch, "check", lambda watch: watch._limit_s > 0)
     monkeypatch.setattr(slurm_requests, "end_steps", lambda: "")
-    options = ("--warn", "60", "--cancel-idle", "600")
+    options = ("--grace", "60", "--cancel-idle", "600")
     record = end_of_job(tmp_path, monkeypatch, options, JobSays("RUNNING"))
     assert record["reason"] == "failure"
