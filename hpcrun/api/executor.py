@@ -22,7 +22,7 @@ from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
-from hpcrun.actions.jobs.submission import FunctionArray, changed_job, submit
+from hpcrun.actions.jobs.submission import JobArray, changed_job, submit
 from hpcrun.api.executor_parameters import ChangedParameters, ExecutorParameters
 from hpcrun.api.function_job import FunctionJob
 from hpcrun.api.own_parameters import OwnParameters, show_parameters
@@ -156,12 +156,12 @@ class Executor(core.Executor):
             jobs.append(job)
         return jobs
 
-    def _array(self, plan: Plan, number: int) -> FunctionArray:
+    def _array(self, plan: Plan, number: int) -> JobArray:
         at_once = self.parameters.get("array_parallelism")
         if not at_once:
             at_once = 1 if plan.local_gpus else number  # a call takes all GPUs
         elements = range(number) if number > 1 else ()
-        return FunctionArray(tuple(elements), at_once)
+        return JobArray(tuple(elements), at_once)
 
     def _requeues_checkpoints(self, plan: Plan, calls: Sequence[DelayedSubmission]) -> bool:
         if not self.checkpoint_requeues or self.parameters.get("requeue") is not None:

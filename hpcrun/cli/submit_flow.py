@@ -190,9 +190,9 @@ def submit_job(
         yield note(_limit_notes([*parts] * start.links, context))
         yield dry_run_outcome(prepared, parts, more, instead, links=start.links)
         return []
-    from hpcrun.actions.jobs.submission import ALONE, submit_all
+    from hpcrun.actions.jobs.submission import NO_LINEAGE, submit_all
 
-    lineage = lineage or ALONE
+    lineage = lineage or NO_LINEAGE
     if start.after or start.chain:
         from hpcrun.actions.jobs.after_and_chain import chain_links, note_link, resolve_after
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.culprit import first_leaver
 from hpcrun.explain.diagnosis.diagnose import first_to_fail
-from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, Facts, RankEnd, Speech
+from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, Facts, LogSubject, RankEnd
 from hpcrun.explain.diagnosis.flight_calls import Dump
 from hpcrun.explain.diagnosis.flight_dump import MOST_BYTES, DumpError, DumpReader
 from hpcrun.explain.diagnosis.flight_meetings import Flight, judge
-from hpcrun.explain.diagnosis.last_words import speech_of
+from hpcrun.explain.diagnosis.last_words import subject_of_logs
 from hpcrun.explain.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner, line_counter
@@ -236,8 +236,8 @@ def _first_to_read(end: RankEnd | None) -> tuple[bool, float]:
 
 def _has_own_words(logs: Sequence[Log], end: RankEnd | None) -> bool:
     """Return whether a rank may have failed by itself: it does not blame other ranks."""
-    subject = speech_of(logs[-2:], end)
-    if subject is Speech.OWN or end is None:
+    subject = subject_of_logs(logs[-2:], end)
+    if subject is LogSubject.OWN or end is None:
         return True
     return end.by_itself and not subject.of_others
 

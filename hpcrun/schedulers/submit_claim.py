@@ -75,18 +75,18 @@ def close_submission(folder: Path) -> None:
     RunFolder(folder).submit_claim("called").unlink(missing_ok=True)
 
 
-def submission_progress(folder: Path, created_s: float, now_s: float) -> Sending:
-    """Return the progress of a run's submission.
+def settle_submission(folder: Path, created_s: float, now_s: float) -> Sending:
+    """Return the progress of a run's submission; revoke the claim of a submitter that has ended.
 
-    Call this function before the scheduler is queried: a submission that ends in between is then
-    seen by the scheduler.
+    A run whose claim is revoked is never submitted. Call this function before the scheduler is
+    queried: a submission that ends in between is then seen by the scheduler.
     """
     run = RunFolder(folder)
     if run.submit_claim("revoked").exists():
         return Sending.NEVER
     called_s = _changed_s(run.submit_claim("called"))
     if called_s is None:
-        return _look_before_call(run, created_s, now_s)
+        return _settle_before_call(run, created_s, now_s)
     submitter = _read(run.submit_claim("called"))
     if submitter is None or not submitter.is_near():
         if now_s - called_s < ELSEWHERE_WITHIN_S:
@@ -97,7 +97,8 @@ def submission_progress(folder: Path, created_s: float, now_s: float) -> Sending
     return Sending.ENDED
 
 
-def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending:
+def _settle_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending:
+    """Return the progress before sbatch was called; revoke the claim of a submitter that ended."""
     submitter = _read(run.submit_claim())
     if submitter is not None and submitter.is_near():
         waits = submitter.lives()

@@ -43,7 +43,7 @@ from hpcrun.version import __version__
 
 _LONGEST_COMMENT = 1023
 """Bytes; slurmctld refuses a longer one (job_mgr.c, _validate_job_desc)."""
-ALONE = Lineage()
+NO_LINEAGE = Lineage()
 """No relations to earlier runs."""
 
 
@@ -58,14 +58,14 @@ class SubmitResult:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionArray:
-    """An array whose elements are not those of a sweep: calls of a Python function."""
+class JobArray:
+    """The elements of an array: those of a sweep, or calls of a Python function."""
 
     elements: tuple[int, ...] = ()
     at_once: int | None = None  # how many of them may run at a time, None for any number
 
 
-_NO_ARRAY = FunctionArray()
+_NO_ELEMENTS = JobArray()
 
 
 def submit(
@@ -76,8 +76,8 @@ def submit(
     *,
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
-    lineage: Lineage = ALONE,
-    array: FunctionArray = _NO_ARRAY,
+    lineage: Lineage = NO_LINEAGE,
+    array: JobArray = _NO_ELEMENTS,
 ) -> SubmitResult:
     """Record a run, then submit its job: every submission passes here, and its limits are checked.
 
@@ -104,11 +104,12 @@ def submit(
     plan = prepared.plan
     scheduler = ports.schedulers(plan.scheduler)
     check_available(plan, scheduler)
-    env = {**surroundings.env, **prepared.secrets()}
+    secrets = prepared.secrets()
+    env = {**surroundings.env, **secrets}
     _check_secrets(plan, env)
     number = max(1, len(array.elements))
     if plan.sweep:
-        array = FunctionArray(plan.sweep.chosen, plan.sweep.max_parallel)
+        array = JobArray(plan.sweep.chosen, plan.sweep.max_parallel)
     with within_limits([prepared], ports, surroundings, elements=number):
         made = new_run(
             prepared,
@@ -138,7 +139,6 @@ def submit(
         "gpu_hours_at_most": made.run.gpu_hours_at_most,
         "gpu_hours_with_requeues": made.run.gpu_hours_with_requeues,
     }
-    secrets = prepared.secrets()
     try:
         result = _submit_run(made, submission, scheduler, prepared, ports, surroundings)
     except SubmissionUncertainError:

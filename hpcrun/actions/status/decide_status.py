@@ -234,10 +234,10 @@ def _without_job(
 
 
 def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | None:
-    """Return the last known status if an answer lacks a live job for the first time in a while.
+    """Return the last known status while answers have lacked a live job for a short time only.
 
     Returns:
-        The status; None in any other case.
+        The status; None once the job has been missing for MISSED_FOR_S, or had no live status.
     """
     if last is None:
         if now_s - run.created_s >= MISSED_FOR_S:
@@ -469,6 +469,7 @@ def ended_state(attempt: Attempt) -> str:
 
 
 def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
+    """Return the status of a run of which only its start is known, or not even this."""
     if attempt is None:
         shown = state.PENDING if run.job_id else state.SUBMITTING
         return LastStatus(

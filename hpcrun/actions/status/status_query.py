@@ -49,7 +49,7 @@ from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
 from hpcrun.schedulers.protocol import JobRef, Scheduler
-from hpcrun.schedulers.submit_claim import Sending, submission_progress
+from hpcrun.schedulers.submit_claim import Sending, settle_submission
 
 NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
@@ -74,8 +74,9 @@ def active_ids(store: RunStore) -> list[str]:
 def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     """Return the status of runs, with one query to each scheduler for any number of them.
 
-    Runs of another cluster or host are not queried, since their job ids mean nothing here; nor are
-    those of a store that is only read. The result is passed to ``ports.on_status``.
+    What is new is written into the folders of the runs. Runs of another cluster or host are not
+    queried, since their job ids mean nothing here; nor are those of a store that is only read. The
+    result is passed to ``ports.on_status``.
     """
     store, now_s = ports.store, ports.now_s()
     if store.is_read_only:
@@ -141,6 +142,8 @@ def check_there(run_ids: Sequence[str], result: StatusResult, store: RunStore) -
 
 
 def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore) -> RunStatus:
+    """Return a run with the runs for which it waits; save that it can no longer start."""
+
     def status_of(run_id: str) -> LastStatus | None:
         awaited = items.get(run_id)
         if awaited is None:
@@ -301,7 +304,7 @@ def _with_progress(known: KnownRun, store: RunStore, now_s: float) -> KnownRun:
     """Return a run, if it has no job id, with the progress of its submission."""
     if known.run.job_id:
         return known
-    sending = submission_progress(known.folder, known.run.created_s, now_s)
+    sending = settle_submission(known.folder, known.run.created_s, now_s)
     if sending is Sending.ENDED:
         # its record may have been read before the submission wrote the job id
         with suppress(HpcrunError):
@@ -431,7 +434,7 @@ def _poll(
         _note_failed_nodes(known.run, records, store, now_s)
     for known in runs:
         if known.run.run_id not in items:
-            items[known.run.run_id] = run_status(known, now_s)
+            items[known.run.run_id] = run_status(known, now_s, None)
         if known.is_over and items[known.run.run_id].status.final:
             store.leave_active(known.run.run_id)
     # the end of a run is known without an answer, though not whether it has been requeued
@@ -440,7 +443,7 @@ def _poll(
 
 
 def _with_limits(items: dict[str, RunStatus], scheduler: Scheduler) -> dict[str, RunStatus]:
-    """Return the runs; those that are pending because of a limit that they alone are over have it.
+    """Return the runs; each that one limit alone holds back has this limit.
 
     The scheduler is asked only if there are pending runs with such a reason.
     """
@@ -473,7 +476,7 @@ def _note_failed_nodes(
 def run_status(
     known: KnownRun,
     now_s: float,
-    records: Mapping[int, ElementRecords] | None = None,
+    records: Mapping[int, ElementRecords] | None,
     answers: Answers | None = None,
 ) -> RunStatus:
     """Return the status of a run.
@@ -481,8 +484,8 @@ def run_status(
     Args:
         known: the run with its last known status.
         now_s: the present time, in seconds since the epoch.
-        records: those of its open elements; None for a run of another cluster or host. They count
-            only for a run that is not over.
+        records: those of its open elements, none if the run is over; None for a run of another
+            cluster or host, of which only the last known status is told.
         answers: of the scheduler; None if it did not answer.
     """
     run = known.run

@@ -13,10 +13,10 @@ from hpcrun.explain.diagnosis.facts import (
     Cause,
     Culprit,
     Facts,
+    LogSubject,
     RankEnd,
-    Speech,
 )
-from hpcrun.explain.diagnosis.last_words import speech_of
+from hpcrun.explain.diagnosis.last_words import subject_of_logs
 from hpcrun.explain.diagnosis.launcher_lines import (
     TORN_DOWN,
     Failure,
@@ -35,42 +35,44 @@ OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
 """States in which a job ends because of its own program; in the others it was signalled to end."""
 
 
-def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culprit | None:
+def find_culprit(ends: Sequence[RankEnd], subjects: Mapping[int, LogSubject]) -> Culprit | None:
     """Return the rank that ended the run, None if no rank ended by itself.
 
     It is the first rank that failed because of itself, else one that ended with exit status 0
     before the others failed, else the one for which all others waited, else the first that failed
     because of others.
     """
-    failed = _failures(ends, speech)
-    of_others = [end for end in failed if _speech(end, speech).of_others]
-    by_itself = [end for end in failed if not _speech(end, speech).of_others]
+    failed = _failures(ends, subjects)
+    of_others = [end for end in failed if _subject(end, subjects).of_others]
+    by_itself = [end for end in failed if not _subject(end, subjects).of_others]
     # a rank may fail and end slowly: then it is terminated like the other ranks
     by_itself = [end for end in by_itself if not end.signalled] or by_itself
-    aborter = _aborter(ends, by_itself, speech)
+    aborter = _aborter(ends, by_itself, subjects)
     if aborter is not None:
         return Culprit(aborter)
     if by_itself:
         last_s = min(end.ended_s for end in by_itself) + SAME_MOMENT_S
         moment = [end for end in by_itself if end.ended_s <= last_s]
         return Culprit(
-            min(moment, key=lambda end: (_suspicion(end, speech), end.ended_s, end.rank)).rank
+            min(
+                moment, key=lambda end: (_place_in_moment(end, subjects), end.ended_s, end.rank)
+            ).rank
         )
     leaver = first_leaver(ends, within_s=SAME_MOMENT_S if of_others else 0.0)
     if leaver is not None:
         return Culprit(leaver.rank, left=True)
-    missing = _missing(ends, speech)
+    missing = _missing(ends, subjects)
     if missing is not None:
         return Culprit(missing, missing=True)
     if of_others:
         return Culprit(
-            min(of_others, key=lambda end: (_symptom(end, speech), end.ended_s, end.rank)).rank
+            min(of_others, key=lambda end: (_symptom(end, subjects), end.ended_s, end.rank)).rank
         )
     return None
 
 
 def _aborter(
-    ends: Sequence[RankEnd], failed: list[RankEnd], speech: Mapping[int, Speech]
+    ends: Sequence[RankEnd], failed: list[RankEnd], subjects: Mapping[int, LogSubject]
 ) -> int | None:
     """Return the one rank with an error and no record, where MPI_Abort killed the others.
 
@@ -78,27 +80,33 @@ def _aborter(
     still write a record.
     """
     silent = all(
-        end.status == EXIT_KILLED and _speech(end, speech) is Speech.NOTHING for end in failed
+        end.status == EXIT_KILLED and _subject(end, subjects) is LogSubject.NOTHING
+        for end in failed
     )
     recorded = {end.rank for end in ends}
     ranks = [
-        rank for rank, subject in speech.items() if subject is Speech.OWN and rank not in recorded
+        rank
+        for rank, subject in subjects.items()
+        if subject is LogSubject.OWN and rank not in recorded
     ]
     return ranks[0] if failed and silent and len(ranks) == 1 else None
 
 
-def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | None:
+def _missing(ends: Sequence[RankEnd], subjects: Mapping[int, LogSubject]) -> int | None:
     """Return the one rank that did not wait, where at least two others waited until their timeout.
 
     Of two ranks neither is known to have waited for the other: both may wait where the network
     fails.
     """
-    rest = [end for end in ends if _speech(end, speech) is not Speech.WAITED]
+    rest = [end for end in ends if _subject(end, subjects) is not LogSubject.WAITED]
     if len(rest) != 1 or len(ends) < 1 + _WAITERS:
         return None
     (one,) = rest
-    silent = _speech(one, speech) is Speech.NOTHING and one.status in (EXIT_TERMINATED, EXIT_KILLED)
-    if silent or (one.by_itself and _speech(one, speech) is Speech.GONE):
+    silent = _subject(one, subjects) is LogSubject.NOTHING and one.status in (
+        EXIT_TERMINATED,
+        EXIT_KILLED,
+    )
+    if silent or (one.by_itself and _subject(one, subjects) is LogSubject.GONE):
         return one.rank
     return None
 
@@ -129,17 +137,17 @@ def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | No
     return None
 
 
-def failure_order(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[int]:
+def failure_order(ends: Iterable[RankEnd], subjects: Mapping[int, LogSubject]) -> list[int]:
     """Return the ranks that failed by themselves.
 
     The ranks with their own error come first; each kind of rank is sorted by time.
     """
-    failed = _failures(ends, speech)
-    failed.sort(key=lambda end: (_symptom(end, speech), end.signalled, end.ended_s, end.rank))
+    failed = _failures(ends, subjects)
+    failed.sort(key=lambda end: (_symptom(end, subjects), end.signalled, end.ended_s, end.rank))
     return [end.rank for end in failed]
 
 
-def _failures(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[RankEnd]:
+def _failures(ends: Iterable[RankEnd], subjects: Mapping[int, LogSubject]) -> list[RankEnd]:
     """Return the ranks that failed and were not terminated because another rank had failed.
 
     A rank that raised an exception may end so slowly that it is terminated together with the
@@ -154,35 +162,35 @@ def _failures(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[Ran
             end.by_itself
             and (end.status != EXIT_KILLED or end.ended_s <= first_s + CLEARED_AWAY_AFTER_S)
         )
-        or (end.status == EXIT_TERMINATED and _speech(end, speech) is Speech.OWN)
+        or (end.status == EXIT_TERMINATED and _subject(end, subjects) is LogSubject.OWN)
     ]
 
 
-def _speech(end: RankEnd, speech: Mapping[int, Speech]) -> Speech:
-    return speech.get(end.rank, Speech.NOTHING)
+def _subject(end: RankEnd, subjects: Mapping[int, LogSubject]) -> LogSubject:
+    return subjects.get(end.rank, LogSubject.NOTHING)
 
 
-def _symptom(end: RankEnd, speech: Mapping[int, Speech]) -> int:
+def _symptom(end: RankEnd, subjects: Mapping[int, LogSubject]) -> int:
     """Return 0 for a rank that failed because of itself, else a distance.
 
     The distance says how far the rank's message is from the culprit.
     """
-    subject = _speech(end, speech)
+    subject = _subject(end, subjects)
     return int(subject) if subject.of_others else 0
 
 
-def _suspicion(end: RankEnd, speech: Mapping[int, Speech]) -> int:
+def _place_in_moment(end: RankEnd, subjects: Mapping[int, LogSubject]) -> int:
     """Return the place of a rank among the ranks that ended in the same moment.
 
     The most likely culprit has 0. Libraries and launchers end a rank without its peer by a silent
     abort or kill; other ends have their cause in the rank.
     """
-    subject = _speech(end, speech)
+    subject = _subject(end, subjects)
     if end.status == EXIT_TERMINATED:
         return 1
-    if subject is Speech.NOTHING:
+    if subject is LogSubject.NOTHING:
         return 2 if end.status in (EXIT_KILLED, EXIT_ABORTED) else 0
-    return 3 if subject is Speech.NETWORK else 0
+    return 3 if subject is LogSubject.NETWORK else 0
 
 
 def counted_ends(facts: Facts) -> list[RankEnd]:
@@ -194,7 +202,7 @@ def counted_ends(facts: Facts) -> list[RankEnd]:
     return before_signal(facts.ends.values(), facts.signalled_s)
 
 
-def places_of_failures(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]:
+def places_of_failures(facts: Facts, subjects: Mapping[int, LogSubject]) -> dict[int, int]:
     """Return rank → its place among the failed ranks.
 
     Ranks whose logs are about the failures of others come last. If no rank has a record, the rank
@@ -202,12 +210,12 @@ def places_of_failures(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, 
     stands first.
     """
     if facts.ends:
-        ranks = failure_order(facts.ends.values(), speech)
+        ranks = failure_order(facts.ends.values(), subjects)
     else:
         logs = [
             log
             for log in facts.logs
-            if log.rank is not None and speech[log.rank] in (Speech.OWN, Speech.NETWORK)
+            if log.rank is not None and subjects[log.rank] in (LogSubject.OWN, LogSubject.NETWORK)
         ]
         logs.sort(
             key=lambda log: (
@@ -221,7 +229,7 @@ def places_of_failures(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, 
 
 
 def rank_without_records(
-    facts: Facts, speech: Mapping[int, Speech], places: Mapping[int, int], cause: Cause | None
+    facts: Facts, subjects: Mapping[int, LogSubject], places: Mapping[int, int], cause: Cause | None
 ) -> Culprit:
     """Return the rank that ended a job whose ranks left no records: only with proof.
 
@@ -231,7 +239,7 @@ def rank_without_records(
 
     Args:
         facts: the logs of the job, and what else is known of its end.
-        speech: rank → the subject of the end of its logs.
+        subjects: rank → the subject of the end of its logs.
         places: rank → its place among those that failed.
         cause: the rule that explains the end; None if there is none.
     """
@@ -239,14 +247,9 @@ def rank_without_records(
         hit_of = (cause.log, cause.hit)
     else:
         hit_of = (None, None)
-    alike = _alike(facts, speech, places, cause)
+    alike = _alike(facts, subjects, places, cause)
     if cause is not None and cause.rule.level == "wait":
-        absent = missing_rank(facts.logs)
-        return Culprit(
-            absent,
-            missing=absent is not None,
-            alike=alike if absent is None and len(alike) > 1 else (),
-        )
+        return _awaited(facts, alike)
     several = len(alike) > 1 or any(
         log.rank is None and log.traceback and log.traceback.raised > 1 for log in facts.logs
     )
@@ -259,9 +262,9 @@ def rank_without_records(
         alone = cause.rank
     else:
         alone = next(iter(places), None)
-    if alone is None and cause is None and _is_of_others(facts, speech):
+    if alone is None and cause is None and _is_of_others(facts, subjects):
         # those that lost a rank did not fail first
-        return Culprit(seen if speech and seen not in speech else None)
+        return Culprit(seen if subjects and seen not in subjects else None)
     if alone is not None:
         return Culprit(alone)
     rank = _first_known(named_rank(facts.logs, *hit_of), seen, inferred_rank(facts.logs), *places)
@@ -269,24 +272,32 @@ def rank_without_records(
     return Culprit(rank, alike=tied if len(tied) > 1 else ())
 
 
+def _awaited(facts: Facts, alike: tuple[int, ...]) -> Culprit:
+    """Return the rank for which others waited; if none is named, the ranks that waited."""
+    absent = missing_rank(facts.logs)
+    if absent is not None:
+        return Culprit(absent, missing=True)
+    return Culprit(None, alike=alike if len(alike) > 1 else ())
+
+
 def _first_known(*ranks: int | None) -> int | None:
     return next((rank for rank in ranks if rank is not None), None)
 
 
-def _is_of_others(facts: Facts, speech: Mapping[int, Speech]) -> bool:
+def _is_of_others(facts: Facts, subjects: Mapping[int, LogSubject]) -> bool:
     """Whether the logs speak only of ranks that were lost, or for which others waited."""
     shared = [
-        speech_of([log], None)
+        subject_of_logs([log], None)
         for log in facts.logs
         if log.rank is None and log.traceback is not None
     ]
     return all(one.of_others for one in shared) and any(
-        one.of_others for one in (*shared, *speech.values())
+        one.of_others for one in (*shared, *subjects.values())
     )
 
 
 def _alike(
-    facts: Facts, speech: Mapping[int, Speech], places: Mapping[int, int], cause: Cause | None
+    facts: Facts, subjects: Mapping[int, LogSubject], places: Mapping[int, int], cause: Cause | None
 ) -> tuple[int, ...]:
     """Return the ranks whose lines have the failure, the first in the log first."""
     if cause is not None:
@@ -296,7 +307,9 @@ def _alike(
         texts = {
             log.rank: without_values(log.traceback.exception)
             for log in facts.logs
-            if log.traceback is not None and log.rank is not None and speech[log.rank] is Speech.OWN
+            if log.traceback is not None
+            and log.rank is not None
+            and subjects[log.rank] is LogSubject.OWN
         }
         ranks = set(texts) if len(set(texts.values())) == 1 else set()
     known = (rank for rank in ranks if rank is not None)

@@ -18,14 +18,14 @@ from hpcrun.explain.diagnosis.culprit import (
     rank_without_records,
     seen_by_launcher,
 )
-from hpcrun.explain.diagnosis.facts import Cause, Culprit, Diagnosis, Facts, RankEnd, Speech
+from hpcrun.explain.diagnosis.facts import Cause, Culprit, Diagnosis, Facts, LogSubject, RankEnd
 from hpcrun.explain.diagnosis.last_words import (
     failed_in,
     hangs_since,
     is_beside,
     is_in_chain,
     is_said_caught,
-    speech_of,
+    subject_of_logs,
     was_survived,
 )
 from hpcrun.explain.diagnosis.line_order import (
@@ -108,7 +108,7 @@ class _Job:
 
     Attributes:
         waits: the lines which show that ranks waited for others in vain.
-        speech: rank → the subject of its log; without records, of the ranks whose logs there are.
+        subjects: rank → the subject of its log; without records, of the ranks whose logs there are.
         culprit: the rank that ended it by the records; None if there are none, or no rank ended by
             itself.
         places: rank → its place among the ranks that failed.
@@ -116,28 +116,28 @@ class _Job:
 
     facts: Facts
     waits: Sequence[LogLine]
-    speech: Mapping[int, Speech]
+    subjects: Mapping[int, LogSubject]
     culprit: Culprit | None
     places: Mapping[int, int]
 
     @classmethod
     def of(cls, facts: Facts) -> _Job:
         waits = first_waits(facts.logs)
-        speech = _speeches(facts, waits)
+        subjects = _subjects(facts, waits)
         return cls(
             facts,
             waits,
-            speech,
-            find_culprit(counted_ends(facts), speech),
-            places_of_failures(facts, speech),
+            subjects,
+            find_culprit(counted_ends(facts), subjects),
+            places_of_failures(facts, subjects),
         )
 
     @property
-    def speech_of_culprit(self) -> Speech:
+    def subject_of_culprit(self) -> LogSubject:
         rank = self.culprit.rank if self.culprit else None
         if rank is None:
-            return Speech.NOTHING
-        return self.speech.get(rank, Speech.NOTHING)
+            return LogSubject.NOTHING
+        return self.subjects.get(rank, LogSubject.NOTHING)
 
     @property
     def has_failed_by_itself(self) -> bool:
@@ -145,7 +145,7 @@ class _Job:
         return (
             self.culprit is not None
             and self.culprit.own_words
-            and not self.speech_of_culprit.of_others
+            and not self.subject_of_culprit.of_others
         )
 
     def matches(self) -> list[Cause]:
@@ -172,16 +172,16 @@ class _Job:
         Messages of Slurm and of the kernel explain the end of any rank; messages of programs in the
         batch script's log (torchrun's agents, set-up commands) and of other ranks do not.
         """
-        culprit, speech = self.culprit, self.speech
+        culprit, subjects = self.culprit, self.subjects
         # without records: a rank has failed by itself
         if culprit is None and item.rule.level == "wait":
-            return Speech.OWN in speech.values() and (
-                item.rank is None or speech.get(item.rank) is not Speech.OWN
+            return LogSubject.OWN in subjects.values() and (
+                item.rank is None or subjects.get(item.rank) is not LogSubject.OWN
             )
         if culprit is None or item.rank == culprit.rank or culprit.missing:
             return False
         if item.rank is not None or culprit.left:
-            return culprit.left or not self.speech_of_culprit.of_others
+            return culprit.left or not self.subject_of_culprit.of_others
         assert item.hit is not None
         return (
             item.rule.level != "cause"
@@ -246,7 +246,7 @@ class _Job:
             cause is not None and cause.rule.level in ("cause", "symptom")
         ) or self.has_failed_by_itself:
             return None
-        if not self.facts.ends and Speech.OWN in self.speech.values():
+        if not self.facts.ends and LogSubject.OWN in self.subjects.values():
             return None
         hits = [(log, hit) for log in self.facts.logs for hit in log.scan.hits]
         caught = [
@@ -279,7 +279,7 @@ class _Job:
             else:
                 of_place = None
             return Culprit(of_cause if of_cause is not None else of_place)
-        return rank_without_records(self.facts, self.speech, self.places, cause)
+        return rank_without_records(self.facts, self.subjects, self.places, cause)
 
 
 def _was_caught(hit: Hit, log: Log, facts: Facts) -> bool:
@@ -318,21 +318,25 @@ def _behind(ranked: Sequence[Cause]) -> Cause | None:
     return next((item for item in here if best.rule.name in item.rule.before), best)
 
 
-def _speeches(facts: Facts, waits: Sequence[LogLine]) -> dict[int, Speech]:
+def _subjects(facts: Facts, waits: Sequence[LogLine]) -> dict[int, LogSubject]:
     """Return rank → the subject of its log; without records, of the ranks whose logs there are."""
     logs: dict[int, list[Log]] = {rank: [] for rank in facts.ends}
     for log in facts.logs:
         if log.rank is not None and (log.rank in logs or not facts.ends):
             logs.setdefault(log.rank, []).append(log)
     ends = facts.ends
-    return {rank: _speech(mine, ends.get(rank), waits) for rank, mine in logs.items()}
+    return {rank: _subject(mine, ends.get(rank), waits) for rank, mine in logs.items()}
 
 
-def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[LogLine]) -> Speech:
-    speech = speech_of(logs, end)
+def _subject(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[LogLine]) -> LogSubject:
+    subject = subject_of_logs(logs, end)
     raised = [log for log in logs if log.traceback is not None]
-    late = speech is Speech.OWN and raised and all(ended_by_a_timeout(log, waits) for log in raised)
-    return Speech.GONE if late else speech
+    late = (
+        subject is LogSubject.OWN
+        and raised
+        and all(ended_by_a_timeout(log, waits) for log in raised)
+    )
+    return LogSubject.GONE if late else subject
 
 
 def first_to_fail(starts: Sequence[Facts]) -> Facts:

@@ -24,7 +24,7 @@ torchrun and srun send SIGTERM, and SIGKILL 30 s later (torch's PContext.close, 
 KillWait)."""
 
 
-class Speech(IntEnum):
+class LogSubject(IntEnum):
     """The subject of the end of a rank's log, the most likely culprit first."""
 
     OWN = 0
@@ -42,7 +42,7 @@ class Speech(IntEnum):
     @property
     def of_others(self) -> bool:
         """Whether it is a symptom of another rank's end."""
-        return self >= Speech.WAITED
+        return self >= LogSubject.WAITED
 
 
 @dataclass(frozen=True, slots=True)

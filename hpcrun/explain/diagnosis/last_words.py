@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, RankEnd, Speech
+from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, LogSubject, RankEnd
 from hpcrun.explain.diagnosis.line_order import came_of_a_timeout
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.progress import is_done
@@ -56,7 +56,7 @@ _QUOTES = re.compile(r'^\W*\w+\s?[:=]\s?"[^"]*"\W*$')
 """A line that shows a text, such as a sample of the data or what a model generated."""
 
 
-def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
+def subject_of_logs(logs: Sequence[Log], end: RankEnd | None) -> LogSubject:
     """Return the subject of the end of a rank's logs.
 
     This is the subject of its uncaught exception, else of the lines that match rules.
@@ -68,18 +68,18 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
         if not was_survived(hit, log, end) and not came_of_a_timeout(log, hit)
     ]
     levels = {hit.rule.level for hit in hits} - {"caught"}
-    waited_or_gone = Speech.WAITED if "wait" in levels else Speech.GONE
+    waited_or_gone = LogSubject.WAITED if "wait" in levels else LogSubject.GONE
     raised = uncaught(logs, end)
     if raised is not None and (
         raised.rank not in (None, logs[0].rank) or _OF_OTHERS.search(raised.exception)
     ):
-        return Speech.GONE
+        return LogSubject.GONE
     if "cause" in levels:
-        return Speech.OWN
+        return LogSubject.OWN
     if raised is None or raised.stated:
         if levels and levels <= {"wait", "consequence"}:
             return waited_or_gone
-        return Speech.OWN if raised or levels else Speech.NOTHING
+        return LogSubject.OWN if raised or levels else LogSubject.NOTHING
     of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
     if of_line & {"wait", "consequence"}:
         return waited_or_gone
@@ -88,8 +88,8 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
     if _CONNECTION.search(raised.exception) and not by_program:
         if deepest and _COLLECTIVES in deepest.file:
             return waited_or_gone
-        return Speech.NETWORK
-    return Speech.OWN
+        return LogSubject.NETWORK
+    return LogSubject.OWN
 
 
 def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from hpcrun.explain.diagnosis.facts import Cause, Culprit, Diagnosis, Facts, Speech
+from hpcrun.explain.diagnosis.facts import Cause, Culprit, Diagnosis, Facts, LogSubject
 from hpcrun.explain.diagnosis.flight_calls import ProcessGroup
 from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand, Trouble
-from hpcrun.explain.diagnosis.last_words import speech_of
+from hpcrun.explain.diagnosis.last_words import subject_of_logs
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.stack_groups import Group, RankStack, grouped
 from hpcrun.explain.diagnosis.watchdog import watchdog_flight
@@ -159,14 +159,14 @@ def _failed_by_itself(before: Diagnosis, facts: Facts) -> bool:
     if end is None:
         known = {log.rank for log in facts.logs if log.rank is not None}
         return any(
-            speech_of([log for log in facts.logs if log.rank == rank], None) is Speech.OWN
+            subject_of_logs([log for log in facts.logs if log.rank == rank], None) is LogSubject.OWN
             for rank in known
         )
-    speech = speech_of([log for log in facts.logs if log.rank == end.rank], end)
+    subject = subject_of_logs([log for log in facts.logs if log.rank == end.rank], end)
     # a rank that crashed leaves no message either; but the watchdog aborts those that wait, a
     # launcher the missing one
-    silent = speech is Speech.NOTHING and (end.signalled or end.status == EXIT_ABORTED)
-    return not (silent or speech.of_others)
+    silent = subject is LogSubject.NOTHING and (end.signalled or end.status == EXIT_ABORTED)
+    return not (silent or subject.of_others)
 
 
 def _was_aborted(cause: Cause, facts: Facts) -> bool:

@@ -18,12 +18,12 @@ from hpcrun.explain.diagnosis.facts import (
     CLEARED_AWAY_AFTER_S,
     SAME_MOMENT_S,
     Culprit,
+    LogSubject,
     RankEnd,
-    Speech,
 )
 
-OWN, NOTHING, NETWORK, WAITED, GONE = Speech
-End = tuple[int, float, Speech]
+OWN, NOTHING, NETWORK, WAITED, GONE = LogSubject
+End = tuple[int, float, LogSubject]
 """Exit status, when, what its log speaks of: of the ranks 0, 1, 2 ..."""
 
 
@@ -32,8 +32,8 @@ def judged(*ends: End) -> Culprit | None:
     records = [
         RankEnd(rank, f"n{rank // 2}", status, when) for rank, (status, when, _) in enumerate(ends)
     ]
-    speech = {rank: said for rank, (_, _, said) in enumerate(ends)}
-    answers = {find_culprit(order, speech) for order in permutations(records)}
+    subjects = {rank: said for rank, (_, _, said) in enumerate(ends)}
+    answers = {find_culprit(order, subjects) for order in permutations(records)}
     assert len(answers) == 1
     return answers.pop()
 
@@ -136,7 +136,7 @@ def test_the_rank_that_ended_the_run(case: str) -> None:
         st.tuples(
             st.sampled_from([0, 1, 3, 134, 137, 139, 143]),
             st.floats(0, 60),
-            st.sampled_from(Speech),
+            st.sampled_from(LogSubject),
         ),
         max_size=5,
     )

@@ -18,7 +18,7 @@ from hpcrun.schedulers.submit_claim import (
     Sending,
     claim_text,
     close_submission,
-    submission_progress,
+    settle_submission,
     this_submitter,
 )
 from tests.unit.builders import write
@@ -66,10 +66,10 @@ def test_while_the_submitter_lives_it_may_submit_and_an_sbatch_that_is_gone_is_g
     tmp_path: Path,
 ) -> None:
     folder = run_folder(tmp_path)
-    assert submission_progress(folder, 0.0, 1e9) is Sending.UNDER_WAY
+    assert settle_submission(folder, 0.0, 1e9) is Sending.UNDER_WAY
     assert names(folder) == ["submit.ready"]
     assert (
-        submission_progress(run_folder(tmp_path / "gone", "submit.called"), 0.0, time.time())
+        settle_submission(run_folder(tmp_path / "gone", "submit.called"), 0.0, time.time())
         is Sending.ENDED
     )
 
@@ -82,7 +82,7 @@ def test_a_submitter_that_died_before_sbatch_loses_its_claim_for_good(
     another = json.dumps(asdict(replace(this_submitter(), start_ticks=1)))
     folder = run_folder(tmp_path, text=another if reused else of_the_dead())
     for _ in range(2):
-        assert submission_progress(folder, time.time(), time.time()) is Sending.NEVER
+        assert settle_submission(folder, time.time(), time.time()) is Sending.NEVER
         assert names(folder) == ["submit.revoked"]
 
 
@@ -90,11 +90,10 @@ def test_a_submitter_elsewhere_has_its_time(tmp_path: Path) -> None:
     for number, text in enumerate((of_another_host(), "", "[]", '{"colour": 1}')):
         folder = run_folder(tmp_path / str(number), text=text)
         assert (
-            submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S - 1)
-            is Sending.UNDER_WAY
+            settle_submission(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S - 1) is Sending.UNDER_WAY
         )
         assert names(folder) == ["submit.ready"]
-        assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.NEVER
+        assert settle_submission(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.NEVER
         assert names(folder) == ["submit.revoked"]
 
 
@@ -113,19 +112,19 @@ def test_a_program_that_outlived_its_parent_may_still_submit(
 ) -> None:
     folder = run_folder(tmp_path, "submit.called", of_the_dead())
     with process(*argv):
-        assert submission_progress(folder, 0.0, time.time() + 1e6) is progress
-    assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.ENDED
+        assert settle_submission(folder, 0.0, time.time() + 1e6) is progress
+    assert settle_submission(folder, 0.0, time.time() + 1e6) is Sending.ENDED
 
 
 def test_an_sbatch_of_another_host_and_a_run_without_a_claim_have_their_time(
     tmp_path: Path,
 ) -> None:
     folder = run_folder(tmp_path, "submit.called", of_another_host())
-    assert submission_progress(folder, 0.0, time.time()) is Sending.UNDER_WAY
-    assert submission_progress(folder, 0.0, time.time() + ELSEWHERE_WITHIN_S + 1) is Sending.ENDED
+    assert settle_submission(folder, 0.0, time.time()) is Sending.UNDER_WAY
+    assert settle_submission(folder, 0.0, time.time() + ELSEWHERE_WITHIN_S + 1) is Sending.ENDED
     folder = write(tmp_path / "other" / RUN_ID / "run.json", "").parent
-    assert submission_progress(folder, 1000.0, 1001.0) is Sending.UNDER_WAY
-    assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.ENDED
+    assert settle_submission(folder, 1000.0, 1001.0) is Sending.UNDER_WAY
+    assert settle_submission(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.ENDED
     assert names(folder) == ["run.json"]
 
 

@@ -53,7 +53,7 @@ class StepMonitor:
     Attributes:
         step: starts commands on the nodes.
         signalled: this process got SIGTERM or SIGINT.
-        given_up: ranks continued after the grace time of a warning.
+        given_up: ranks continued after the grace time of a warning, or of the end of idle GPUs.
         heartbeats: the heartbeats of the nodes of this attempt.
         guard: the guard of the job, if it has one.
         canary: ends what this process has started, if this process is killed.
@@ -77,7 +77,8 @@ class StepMonitor:
         self._heartbeat_at = time.monotonic() + HEARTBEAT_S
         self._limit_s = NEVER  # of a command with its own time limit
         self._kill_at = NEVER  # set if a node is dead: srun would wait for it without limit
-        self._give_up_at = NEVER  # set by a warning: then the grace time is over
+        # set by a warning and by idle GPUs: then the ranks' grace time is over
+        self._give_up_at = NEVER
 
     @property
     def idle_message(self) -> str:

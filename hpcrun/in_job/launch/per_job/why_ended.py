@@ -46,7 +46,7 @@ class Ended:
         stop: why the ranks were asked to stop.
         cancelled: hpcrun cancel has left a mark.
         was_preempted: a node has recorded Slurm's preemption in time.
-        given_up: ranks continued after the grace time of a warning.
+        given_up: ranks continued after the grace time of a warning, or of the end of idle GPUs.
         requeues: how often Slurm had requeued the job when this attempt began.
         silent: this process has ended the step because of nodes without a heartbeat.
         idle: this process has ended the step because all GPUs were idle.

@@ -175,7 +175,7 @@ def test_a_submission_that_ends_after_its_record_was_read_costs_no_query_of_its_
         store.change(record, job_id="4711")
         return Sending.ENDED
 
-    monkeypatch.setattr(status_query, "submission_progress", ends)
+    monkeypatch.setattr(status_query, "settle_submission", ends)
     asked: list[JobRef] = []
 
     class Queue(Takes):
