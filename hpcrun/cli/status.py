@@ -134,7 +134,7 @@ def status(
         verbose,
         watch,
     )
-    show = _gpus if gpus else _show
+    show = _gpus if gpus else _statuses
     if not watch:
         yield from show(request)
         return
@@ -238,7 +238,8 @@ def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
     yield stderr([f"recorded over {longest}; PEAK and MEMORY: highest, other columns: mean"])
 
 
-def _show(request: _Request) -> Outcomes:
+def _statuses(request: _Request) -> Outcomes:
+    """Show the statuses of the runs; the last known ones first if Slurm is slow."""
     context = request.context
     existing, missing = yield from _named(request)
     named = named_elements(existing)
@@ -262,13 +263,13 @@ def _show(request: _Request) -> Outcomes:
         if result is None:
             was_late = True
             known = last_known(ids, store=context.store, now_s=context.now_s())
-            yield from _shown(request, known, named, known_only=True)
+            yield from _outcomes(request, known, named, known_only=True)
             remark = f"hpcrun: no response for {PATIENCE_S:g} s; showing the last known state"
             yield note([f"{remark}; still waiting ..."])
             continue
         away = result.away
         if not (was_late and away):  # else it is on the screen already
-            yield from _shown(request, result, named)
+            yield from _outcomes(request, result, named)
     if away:
         raise away
     if missing:
@@ -312,7 +313,7 @@ def _with_elements(
     return with_element_lines(item, indices, context.store, context.rules)
 
 
-def _shown(
+def _outcomes(
     request: _Request,
     result: StatusResult,
     named: Mapping[str, set[int] | None],

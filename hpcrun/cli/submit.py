@@ -58,9 +58,9 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     Without SCRIPT, stdin has a batch script, as with sbatch.
     """
     from hpcrun.cli.misplaced_options import option_names, with_typed
-    from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
+    from hpcrun.cli.submit_flow import prepare_job, read_submit_options, submit_job, wait_for_end
 
-    start = read_start(options)
+    start = read_submit_options(options)
     output_dir = options.pop("output_dir")
     roles = options.pop("roles_file")
     check_one_of(roles=roles, role=options["roles"])
@@ -155,7 +155,7 @@ def resubmit(
         stdin_of,
     )
     from hpcrun.actions.runs.find import find_run
-    from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
+    from hpcrun.cli.submit_flow import prepare_job, read_submit_options, submit_job, wait_for_end
 
     has_args = sys.argv[-1 - len(args or [])] == "--"  # not a -- before RUN
     if args and not has_args:
@@ -165,7 +165,7 @@ def resubmit(
         )
     if has_args:
         options["args"] = args or []
-    start = read_start(options)
+    start = read_submit_options(options)
     context = make_context()
     named = find_run(run, context.store)
     yield note([named.note])

@@ -46,8 +46,8 @@ _NO_ROWS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """When a job starts, which jobs follow it, and what the command prints and waits for."""
+class SubmitOptions:
+    """The options of submit that are not the job's: its order, a dry run, waiting, the output."""
 
     after: tuple[After, ...]
     chain: Chain | None
@@ -63,7 +63,7 @@ class Start:
         return self.chain.links if self.chain else 1
 
 
-def read_start(options: dict[str, Any]) -> Start:
+def read_submit_options(options: dict[str, Any]) -> SubmitOptions:
     """Take these options of submit and resubmit from the others, and return them, read.
 
     Raises:
@@ -91,7 +91,7 @@ def read_start(options: dict[str, Any]) -> Start:
     links = None
     if chain is not None:
         links = replace(parse_chain(chain), anyway=anyway)
-    return Start(runs, links, dry_run, follow, wait, parsable, run_note)
+    return SubmitOptions(runs, links, dry_run, follow, wait, parsable, run_note)
 
 
 def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
@@ -156,7 +156,7 @@ def dry_run_outcome(
 def submit_job(
     prepared: Prepared,
     context: Context,
-    start: Start,
+    start: SubmitOptions,
     lineage: Lineage | None = None,
     output_dir: Path | None = None,
     instead: Mapping[str, str] = _NO_ROWS,
@@ -267,7 +267,7 @@ def _to_stderr(lines: Iterable[str], _: Document | None = None) -> Outcome:
 
 
 def _arrays(
-    prepared: Prepared, context: Context, start: Start
+    prepared: Prepared, context: Context, start: SubmitOptions
 ) -> Generator[Outcome, None, Sequence[Prepared]]:
     """Return the arrays in which the cluster accepts a sweep.
 
@@ -299,7 +299,7 @@ def _arrays(
     return parts
 
 
-def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
+def _waits(prepared: Prepared, start: SubmitOptions) -> list[tuple[str, str]]:
     """Return the rows of the plan for runs before and after the job.
 
     These are the runs on which the job waits, and the jobs that follow.
@@ -317,7 +317,7 @@ def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
     return rows
 
 
-def wait_for_end(done: Sequence[SubmitResult], context: Context, start: Start) -> Outcomes:
+def wait_for_end(done: Sequence[SubmitResult], context: Context, start: SubmitOptions) -> Outcomes:
     """Wait for the end of the submitted job with --wait or --follow."""
     if not done or not (start.follow or start.wait):
         return

@@ -168,7 +168,8 @@ def _day_problems(hours: float, limit: CostLimit, ports: Ports, held: ExitStack)
     # few people have this limit
     from hpcrun.actions.status.gpu_hours_of_day import UnknownUseError, alone_in_day, hours_of_day
 
-    # a limit that variables can move does not hide those of folders that they cannot
+    # HPCRUN_* variables move a person's folder and not the site's: the folder that knows of most
+    # runs counts
     limiting = max(limit.folders, key=lambda folder: len(ports.run_lists(folder)))
     held.enter_context(alone_in_day(ports, limiting))
     try:

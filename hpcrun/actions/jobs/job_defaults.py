@@ -44,7 +44,7 @@ class Settled:
 
     request: JobRequest
     loaded: LoadedProfile  # on a detected cluster, with the values of the job's partition
-    typed: Profile  # the profile for the GPU type of the request
+    gpu_profile: Profile  # the profile for the GPU type of the request
     notes: tuple[str, ...] = ()
 
     @property
@@ -54,7 +54,7 @@ class Settled:
         Raises:
             PlanError, UsageError: the options alone do not say the size.
         """
-        return decide_size(self.request, self.typed)
+        return decide_size(self.request, self.gpu_profile)
 
 
 def settle(
@@ -139,7 +139,7 @@ def _on_cluster(settled: Settled, detected: DetectedProfile, picker: Picker) -> 
     notes = settled.notes
     if settled.loaded.path == detected.path:
         notes += (detected_note(chosen),)
-    return Settled(chosen.request, chosen.loaded, chosen.typed, notes)
+    return Settled(chosen.request, chosen.loaded, chosen.gpu_profile, notes)
 
 
 def _check_says_gpus(settled: Settled, facts: ClusterFacts) -> None:
@@ -150,7 +150,7 @@ def _check_says_gpus(settled: Settled, facts: ClusterFacts) -> None:
     """
     request = settled.request
     is_said = request.gpus or request.gpus_per_node or request.roles
-    if is_said or facts.kinds is not None or settled.typed.gpu.per_node is not None:
+    if is_said or facts.kinds is not None or settled.gpu_profile.gpu.per_node is not None:
         return
     raise UsageError(
         "the job does not say how many GPUs it needs, and Slurm does not show you what its nodes "
@@ -164,7 +164,7 @@ def _with_facts(settled: Settled, detected: DetectedProfile) -> Settled:
 
     A partition that a user's file names stays.
     """
-    names_qos = bool(settled.request.qos or settled.typed.qos)
+    names_qos = bool(settled.request.qos or settled.gpu_profile.qos)
     try:
         has_gpus = bool(settled.size.gpus_per_node)
         if has_gpus and not names_qos:
@@ -191,13 +191,13 @@ def _with_facts(settled: Settled, detected: DetectedProfile) -> Settled:
     if settled.request.partition is None:
         job = with_partition(job, detected.path, Picker(first_option))
     check_nodes(job)
-    return replace(settled, loaded=job.loaded, typed=job.typed)
+    return replace(settled, loaded=job.loaded, gpu_profile=job.gpu_profile)
 
 
 def _cluster_job(settled: Settled, facts: ClusterFacts) -> ClusterJob:
     from hpcrun.actions.jobs.partition_and_account import ClusterJob
 
-    return ClusterJob(settled.request, settled.loaded, settled.typed, settled.size, facts)
+    return ClusterJob(settled.request, settled.loaded, settled.gpu_profile, settled.size, facts)
 
 
 def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) -> str | None:
@@ -296,9 +296,9 @@ def _type_choice(
 def _fits_on(type_: str, request: JobRequest, profile: Profile) -> bool:
     """Whether the job fits the nodes with GPUs of a type."""
     named = naming_gpu_type(request, type_)
-    typed = for_gpu_type(profile, named)
+    gpu_profile = for_gpu_type(profile, named)
     try:
-        return decide_size(named, typed).nodes <= (typed.gpu.nodes or 10**9)
+        return decide_size(named, gpu_profile).nodes <= (gpu_profile.gpu.nodes or 10**9)
     except PlanError:
         return False
 

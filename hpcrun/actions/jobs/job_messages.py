@@ -124,7 +124,7 @@ def _configured_destinations(
 def _check_destinations(
     request: JobRequest, notify: Notify, surroundings: Surroundings
 ) -> Iterator[str]:
-    """Check the destinations of messages, and yield a note on each one that gets none.
+    """Check the destinations of messages, and yield a note on each that gets no messages.
 
     Raises:
         UsageError: a variable of a destination that the user typed is not set.

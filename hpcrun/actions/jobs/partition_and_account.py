@@ -45,7 +45,7 @@ class ClusterJob:
 
     request: JobRequest
     loaded: LoadedProfile  # with the values of the job's partition
-    typed: Profile  # the same for the job's type of GPUs
+    gpu_profile: Profile  # the same for the job's type of GPUs
     size: GpuSize
     facts: ClusterFacts
 
@@ -62,12 +62,12 @@ class ClusterJob:
     @property
     def partition(self) -> str | None:
         """The name of its partition, or several with commas; None for Slurm's default."""
-        return self.request.partition or self.typed.partition
+        return self.request.partition or self.gpu_profile.partition
 
     @property
     def account(self) -> str | None:
         """The account that is named."""
-        return self.request.account or self.typed.account
+        return self.request.account or self.gpu_profile.account
 
     @property
     def known_partition(self) -> Partition | None:
@@ -119,16 +119,18 @@ def with_partition(job: ClusterJob, detected: Path, picker: Picker) -> ClusterJo
         elif fitting and (len(fitting) == 1 or not job.size.gpus_per_node):
             name = fitting[0].name
         elif fitting:
-            name = picker.pick(_partition_choice(fitting, job.typed))
+            name = picker.pick(_partition_choice(fitting, job.gpu_profile))
             job = replace(job, request=replace(job.request, partition=name))
     partition = _partition_named(name, job.facts)
-    if partition is None or name == job.typed.partition:
+    if partition is None or name == job.gpu_profile.partition:
         return job
     profile = _in_partition(job, partition, detected)
-    typed = for_gpu_type(profile, job.request)
+    gpu_profile = for_gpu_type(profile, job.request)
     # nodes of this partition may have more GPUs: then the job needs fewer of them
-    size = decide_size(job.request, typed)
-    return replace(job, loaded=replace(job.loaded, profile=profile), typed=typed, size=size)
+    size = decide_size(job.request, gpu_profile)
+    return replace(
+        job, loaded=replace(job.loaded, profile=profile), gpu_profile=gpu_profile, size=size
+    )
 
 
 def _partition_named(name: str | None, facts: ClusterFacts) -> Partition | None:
@@ -144,7 +146,7 @@ def _type_key(job: ClusterJob) -> Key:
     if not job.size.gpus_per_node:
         return ()
     type_ = job.size.gpu_type or ""
-    entry = job.typed.gpu.types.get(type_)
+    entry = job.gpu_profile.gpu.types.get(type_)
     if entry and entry.partition:
         return ("gpu", "types", type_)
     return ()
@@ -161,7 +163,7 @@ def _fitting_partitions(job: ClusterJob) -> list[Partition]:
     if not job.size.gpus_per_node:
         free = partitions_without_gpus(facts)
         fitting = [part for part in fitting if part.name in free] or fitting
-        fitting = [part for part in fitting if part.name == job.typed.partition] or fitting
+        fitting = [part for part in fitting if part.name == job.gpu_profile.partition] or fitting
     fitting = [part for part in fitting if part.preempted is None] or fitting
     return sorted(fitting, key=lambda part: rank(part, facts, job.account))
 
@@ -177,7 +179,7 @@ def _fits(job: ClusterJob, partition: Partition) -> bool:
         return False
     if nodes is None and partition.gpus is not None and job.fewest_gpus > partition.gpus:
         return False
-    time_s = job.request.walltime_s or job.typed.time.default
+    time_s = job.request.walltime_s or job.gpu_profile.time.default
     return partition.max_s is None or time_s is None or time_s <= partition.max_s
 
 
@@ -203,14 +205,14 @@ def _nodes_with(partition: Partition, job: ClusterJob) -> int | None:
     return nodes
 
 
-def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
+def _partition_choice(fitting: Sequence[Partition], gpu_profile: Profile) -> Choice:
     """Return the choice between partitions that a job fits."""
     options = []
     for part in fitting:
         limit = f"up to {format_time(part.max_s)}" if part.max_s else "no time limit"
         options.append(Option(part.name, f"-p {part.name}", limit))
-    if typed.gpu.type in typed.gpu.types:
-        key = f"gpu.types.{typed.gpu.type}.partition"
+    if gpu_profile.gpu.type in gpu_profile.gpu.types:
+        key = f"gpu.types.{gpu_profile.gpu.type}.partition"
     else:
         key = "partition"
     reason = "the job fits several partitions, and none is Slurm's default"
@@ -325,7 +327,7 @@ def with_qos(job: ClusterJob, picker: Picker) -> ClusterJob:
 
     The default cannot be used if it does not exist or is not for the partition.
     """
-    if job.request.qos or job.typed.qos:
+    if job.request.qos or job.gpu_profile.qos:
         return job
     if not {"qos", "all"} & job.enforced:
         return job
@@ -375,7 +377,7 @@ def check_qos_limits(job: ClusterJob) -> None:
                 hint=spell_row(_QOS),
             )
     qos = _first_with("max_s", order)
-    time_s = job.request.walltime_s or job.typed.time.default
+    time_s = job.request.walltime_s or job.gpu_profile.time.default
     if qos is None or qos.max_s is None or time_s is None:
         return
     if time_s > qos.max_s:
@@ -388,7 +390,7 @@ def check_qos_limits(job: ClusterJob) -> None:
 
 def _qos_in_order(job: ClusterJob) -> list[QosLimits]:
     """Return the QOS of the partition and of the job; a limit of the first has priority."""
-    name = job.request.qos or job.typed.qos
+    name = job.request.qos or job.gpu_profile.qos
     if not name:
         mine = job.associations(job.account or job.facts.default_account)
         name = next((each.default_qos for each in mine if each.default_qos), "normal")
@@ -421,7 +423,9 @@ def check_nodes(job: ClusterJob) -> None:
         return
     nodes = job.fewest_nodes
     most = _most_nodes(partition, job.facts)
-    is_of_profile = job.typed.gpu.nodes is not None and job.partition == job.typed.partition
+    is_of_profile = (
+        job.gpu_profile.gpu.nodes is not None and job.partition == job.gpu_profile.partition
+    )
     if most is None or nodes <= most or (job.size.gpus_per_node and is_of_profile):
         return
     larger = []

@@ -124,9 +124,9 @@ def _one_program(inputs: JobInputs, surroundings: Surroundings) -> JobProgram:
         settled = settle(sized, inputs.loaded, surroundings)
         # the launcher's note shows the sizes, and shows only what differs from what was typed
         request = replace(settled.request, gpus=None, nodes=inputs.request.nodes)
-    request = with_container(request, settled.typed, surroundings)
-    place = _place_of(request, settled.typed)
-    called, notes = _as_called(request, settled.typed, surroundings, place)
+    request = with_container(request, settled.gpu_profile, surroundings)
+    place = _place_of(request, settled.gpu_profile)
+    called, notes = _as_called(request, settled.gpu_profile, surroundings, place)
     if size is not None:
         called = replace(called, gpus=settled.request.gpus)  # with the chosen type
     return _job_program(settled, called, place, notes, surroundings)
@@ -219,7 +219,7 @@ def _job_program(
     launcher_notes: tuple[str, ...],
     surroundings: Surroundings,
 ) -> JobProgram:
-    python = find_python(called, settled.typed, surroundings, in_container=place.in_container)
+    python = find_python(called, settled.gpu_profile, surroundings, in_container=place.in_container)
     return JobProgram(
         request=called,
         loaded=settled.loaded,
@@ -239,8 +239,8 @@ def _roles(settled: Settled, surroundings: Surroundings) -> JobProgram:
     Raises:
         UsageError: the program of a role is a batch script.
     """
-    request = with_container(settled.request, settled.typed, surroundings)
-    place = _place_of(request, settled.typed)
+    request = with_container(settled.request, settled.gpu_profile, surroundings)
+    place = _place_of(request, settled.gpu_profile)
     programs: list[JobRequest] = []
     notes: list[str] = []
     for role, role_request in zip(request.roles, requests_of(request), strict=True):
@@ -251,7 +251,7 @@ def _roles(settled: Settled, surroundings: Surroundings) -> JobProgram:
             )
         of_role = request.launcher is None and role.launcher is None
         called, added = _as_called(
-            role_request, settled.typed, surroundings, place, of_role=of_role
+            role_request, settled.gpu_profile, surroundings, place, of_role=of_role
         )
         programs.append(called)
         notes += added

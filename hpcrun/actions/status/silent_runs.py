@@ -15,10 +15,7 @@ from hpcrun.runs.silence import SILENT_S, long_silence_s
 
 
 def with_silence(result: StatusResult, now_s: float) -> StatusResult:
-    """Return the runs, with the length of their silence.
-
-    Only a run that runs and has been silent for long has a length.
-    """
+    """Return the runs, with the length of the silence of each that has been silent for long."""
     runs = [replace(item, silent_s=_silent_s(item, now_s)) for item in result.runs]
     return replace(result, runs=tuple(runs))
 
@@ -31,7 +28,7 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
     """
     if not _may_be_silent(item):
         return None  # before any file is opened
-    # a server may wait for requests
+    # of the role that decides the end: a server may be silent because nobody asks
     attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
     if attempt is None or attempt.exit is not None:
         return None

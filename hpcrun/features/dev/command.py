@@ -222,9 +222,9 @@ def _submit(
     options: dict[str, Any], context: Context, way: str, idle: str, idle_s: int | None
 ) -> Generator[Outcome, None, DevRun | None]:
     """Submit the job, by submit's own path, and wait until it can be used; None after a dry run."""
-    from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job
+    from hpcrun.cli.submit_flow import prepare_job, read_submit_options, submit_job
 
-    start = read_start({**dict.fromkeys(START_OPTIONS), **options})
+    start = read_submit_options({**dict.fromkeys(START_OPTIONS), **options})
     options = {name: value for name, value in options.items() if name not in START_OPTIONS}
     seconds = read_duration("--idle", idle) if idle_s is None else idle_s
     options |= {

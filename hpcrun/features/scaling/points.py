@@ -152,7 +152,7 @@ def number(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def whole(values: Iterable[Any]) -> int | None:
+def last_whole_number(values: Iterable[Any]) -> int | None:
     """Return the last metric that is a whole number over 0, such as a batch size."""
     last = None
     for value in values:
@@ -401,7 +401,7 @@ def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]
 
 
 def _whole(rows: Iterable[MetricsRow], name: str) -> int | None:
-    return whole(row.values.get(name) for row in rows)
+    return last_whole_number(row.values.get(name) for row in rows)
 
 
 def _samples(metrics: Metrics, world_size: int) -> tuple[int, ...]:

@@ -19,7 +19,14 @@ from hpcrun.features.scaling.sizes import Unit, units_text
 from hpcrun.features.scaling.step_model import Outlook, Prediction
 from hpcrun.features.scaling.study_report import Part, Report
 from hpcrun.features.scaling.table_claims import Contradiction
-from hpcrun.features.scaling.worth_its_gpus import Advice, Step, half_up, reaches, verdict, whole
+from hpcrun.features.scaling.worth_its_gpus import (
+    Advice,
+    Step,
+    half_up,
+    reaches,
+    to_percent,
+    verdict,
+)
 from hpcrun.views.text import count, one_line
 
 SOURCES: dict[Source, str] = {
@@ -253,8 +260,8 @@ def _reason(advice: Advice) -> str:
     after = advice.next_step
     if after:
         marginal = f"{whole_percent(after.added)} marginal efficiency, below the {target} target"
-        step = f"from {after.before} to {units_text(after.gpus, unit)}"
-        return f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
+        added = f"The {unit} added from {after.before} to {after.gpus} reach {marginal}"
+        return f"{added}: use {units_text(advice.value.gpus, unit)}."
     last = ""
     if advice.step:
         last = f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}"
@@ -388,7 +395,7 @@ def size_text(row: Row) -> str:
 
 def whole_percent(share: float) -> str:
     """Return ``87 %``."""
-    return f"{whole(share)} %"
+    return f"{to_percent(share)} %"
 
 
 def two_digits(value: float) -> str:

@@ -39,10 +39,10 @@ class Step:
 
 def reaches(efficiency: float, target: float) -> bool:
     """Return whether an efficiency reaches the target, in whole per cent as the answer shows it."""
-    return whole(efficiency) >= whole(target)
+    return to_percent(efficiency) >= to_percent(target)
 
 
-def whole(share: float) -> int:
+def to_percent(share: float) -> int:
     """Return a share in whole per cent, with halves rounded up."""
     return half_up(100 * share)
 

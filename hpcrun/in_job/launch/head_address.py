@@ -17,7 +17,9 @@ from . import rank_environment, records
 
 
 def options_of_torchrun(torchrun: list[str]) -> list[str]:
-    """Set torchrun's options for this node; its command line and existing variables have priority.
+    """Set the variables of torchrun's options for this node; return torchrun's command line.
+
+    Options on the command line and existing variables have priority.
 
     c10d's is_host is set explicitly: torch guesses it from host names, which fails if a node has
     several. With an endpoint from the user, torch has to guess. The local address is set, too: then
@@ -48,7 +50,7 @@ def _with_conf(option: str, is_host: str) -> str:
 
 
 def find_head(*, is_needed: bool = True) -> bool:
-    """Set the addresses of the head node and of this node to such that this node resolves.
+    """Replace the addresses of the head node and of this node by ones that this node can resolve.
 
     Args:
         is_needed: say which addresses of the head node do not resolve.

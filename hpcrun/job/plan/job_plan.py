@@ -225,45 +225,53 @@ def build_plan(
         notify: the messages that hpcrun sends; None if there are none.
         mail: the directives of the mail that Slurm sends.
     """
-    typed = for_gpu_type(profile, request)
+    gpu_profile = for_gpu_type(profile, request)
     request = as_one_process(request)
     elements = decide_sweep(request, request.array)
-    shape, role_shapes = _decide_shapes(request, typed)
-    resources = decide_resources(request, typed, shape, machine)
+    shape, role_shapes = _decide_shapes(request, gpu_profile)
+    resources = decide_resources(request, gpu_profile, shape, machine)
     check_gpus(elements, resources.local_gpus)
     name = name_of(request)
-    segment, segment_note = decide_segment(request, typed, shape)
-    container = decide_container(request, typed, shape, python.executable)
-    sweep = packed(elements, request, shape, container, typed.scheduler)
+    segment, segment_note = decide_segment(request, gpu_profile, shape)
+    container = decide_container(request, gpu_profile, shape, python.executable)
+    sweep = packed(elements, request, shape, container, gpu_profile.scheduler)
     directives: Directives = {}
-    if typed.scheduler == "slurm":
+    if gpu_profile.scheduler == "slurm":
         more = {"array": sweep.array} if sweep else {}
         more |= mail or {}
         directives = decide_directives(
-            request, typed, shape, resources, name=request.name or name, segment=segment, more=more
+            request,
+            gpu_profile,
+            shape,
+            resources,
+            name=request.name or name,
+            segment=segment,
+            more=more,
         )
-    granted = decide_allocation(directives, shape, resources, typed)
+    granted = decide_allocation(directives, shape, resources, gpu_profile)
     if container:
-        python = PythonEnvironment(request.python or typed.container.python, "in the container")
-    env = job_env(request, typed)
+        python = PythonEnvironment(
+            request.python or gpu_profile.container.python, "in the container"
+        )
+    env = job_env(request, gpu_profile)
     roles = plan_roles(
         request, role_shapes, granted.cpus, env, lambda role: _command(role, python, role.args)
     )
     by_torchrun = [each for each in role_shapes if each.launcher == "torchrun"]
-    name_note = run_name_note(request.name, typed.scheduler) if request.name else None
+    name_note = run_name_note(request.name, gpu_profile.scheduler) if request.name else None
     notes = [name_note, resources.note, segment_note, *map(unknown_note, directives)]
     return Plan(
         name=name,
-        profile=typed.name,
-        scheduler=typed.scheduler,
+        profile=gpu_profile.name,
+        scheduler=gpu_profile.scheduler,
         shape=shape,
         cpus_per_node=granted.cpus,
         memory_mb=granted.memory_mb,
         walltime_s=granted.walltime_s,
         directives=tuple(directives.items()),
-        modules=(*typed.modules, *request.load),
-        setup=(*typed.setup, *request.setup),
-        env=planned_env(request, typed),
+        modules=(*gpu_profile.modules, *request.load),
+        setup=(*gpu_profile.setup, *request.setup),
+        env=planned_env(request, gpu_profile),
         python=python,
         command=_command(request, python, sweep.common if sweep else request.args),
         workdir=request.workdir,
@@ -272,12 +280,12 @@ def build_plan(
         local_gpus=shared_gpus(roles, resources.local_gpus),
         notes=tuple(note for note in notes if note),
         preflight=request.preflight,
-        rates=_rates(typed) if request.preflight else (),
-        srun=_step_options(request, typed, shape),
-        torchrun=torchrun_options(request, typed, by_torchrun[0] if by_torchrun else shape),
+        rates=_rates(gpu_profile) if request.preflight else (),
+        srun=_step_options(request, gpu_profile, shape),
+        torchrun=torchrun_options(request, gpu_profile, by_torchrun[0] if by_torchrun else shape),
         container=container,
-        cancel_idle_s=decide_cancel_idle(request, typed, shape.gpus_per_node),
-        sample_use=typed.sample_use,
+        cancel_idle_s=decide_cancel_idle(request, gpu_profile, shape.gpus_per_node),
+        sample_use=gpu_profile.sample_use,
         notify=notify,
         roles=roles,
     )

@@ -56,14 +56,14 @@ class IdleWatch:
     def check(self) -> bool:
         """Check from time to time; return whether all GPUs have been idle for too long.
 
-        The message says so.
+        Then ``message`` says for how long.
         """
         now = time.monotonic()
         if now < self._look_at:
             return False
         idle_s = self._idle_s()
         if idle_s < self._limit_s - self._notice_s:
-            self._be_busy()
+            self._withdraw_warning()
             self._look_at = now + max(self._period_s, self._limit_s - self._notice_s - idle_s)
         elif self._end_at is None:
             self._warn(now, idle_s)
@@ -83,7 +83,7 @@ class IdleWatch:
             samples = records.read_text(f"node-{node}.use")
             idle_s = idle_seconds(samples, time.time() - self._fresh_s)
             if idle_s is None:
-                self._say_none(node)
+                self._note_unknown(node)
                 idle_s = 0.0
                 unknown = True
             shortest = min(shortest, idle_s)
@@ -95,7 +95,8 @@ class IdleWatch:
             records.remove(os.path.join(records.attempt_dir(), UNKNOWN))
         return shortest if self._hosts else 0.0
 
-    def _say_none(self, node: str) -> None:
+    def _note_unknown(self, node: str) -> None:
+        """Say once that a node reports no use of its GPUs."""
         if not self._unknown:
             self._unknown = True
             records.write(UNKNOWN, {"node": node})
@@ -105,7 +106,7 @@ class IdleWatch:
             )
 
     def _warn(self, now: float, idle_s: float) -> None:
-        """Write the warning; the job never ends without it, nor sooner after it than it says."""
+        """Write the warning: a job ends only after one, and not before the time that it names."""
         left_s = max(self._notice_s, self._limit_s - idle_s)
         self._end_at = now + left_s
         # the nodes write no more often
@@ -118,7 +119,8 @@ class IdleWatch:
         fields = {"since": warned - idle_s, "warned": warned, "ends": warned + left_s}
         records.write(RECORD, fields)
 
-    def _be_busy(self) -> None:
+    def _withdraw_warning(self) -> None:
+        """Say that the GPUs are busy again, if a warning was written."""
         if self._end_at is None:
             return
         self._end_at = None

@@ -220,12 +220,12 @@ HIDDEN = replace(facts(replace(GPU, nodes=2, gpus=8), Partition("cpu", gpus=0)),
 def test_slurm_decides_about_the_gpus_of_hidden_nodes(tmp_path: Path) -> None:
     result = settled(tmp_path, HIDDEN, gpus="8")
     assert (result.size.nodes, result.size.gpus_per_node) == (1, 8)
-    assert result.typed.partition == "gpu"
+    assert result.gpu_profile.partition == "gpu"
 
 
 def test_a_partition_of_hidden_nodes_has_the_gpus_that_it_counts(tmp_path: Path) -> None:
     cluster_facts = replace(HIDDEN, partitions=[*HIDDEN.partitions, Partition("big", gpus=64)])
-    assert settled(tmp_path, cluster_facts, gpus="16").typed.partition == "big"
+    assert settled(tmp_path, cluster_facts, gpus="16").gpu_profile.partition == "big"
 
 
 def test_a_job_on_hidden_nodes_must_say_its_gpus(tmp_path: Path) -> None:
@@ -311,12 +311,12 @@ def test_the_size_and_the_profile_are_those_for_the_partition_and_the_gpu_type(
     small = settled(tmp_path, parts, gpus="a100:8")
     assert small.size.nodes == 2
     assert small.size.gpus_per_node == 4
-    assert small.typed.partition == "gpu"
+    assert small.gpu_profile.partition == "gpu"
     large = settled(tmp_path, parts, gpus="a100:8", partition="big")
     assert large.size.nodes == 1
     assert large.size.gpus_per_node == 8
-    assert large.typed.partition == "big"
-    assert large.typed.gpu.type == "a100"
+    assert large.gpu_profile.partition == "big"
+    assert large.gpu_profile.gpu.type == "a100"
 
 
 def test_the_ranks_of_roles_do_not_matter_for_what_is_left_open(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_the_guide_of_four_gpus_on_two_nodes() -> None:
     assert "best value           4 GPUs on 2 nodes: 3.5 h, 14 GPU-hours" in lines
     text = flat(lines)
     assert (
-        "Going from 4 to 8 GPUs runs at 64 % marginal efficiency, below the 65 % target: use 4 "
+        "The GPUs added from 4 to 8 reach 64 % marginal efficiency, below the 65 % target: use 4 "
         "GPUs." in text
     )
     assert "2 GPUs, gpu_hours 14, but 2 × 6.5 h gives 13" in text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.features.scaling.points import Epoch, Point, epochs_of, whole
+from hpcrun.features.scaling.points import Epoch, Point, epochs_of, last_whole_number
 from hpcrun.features.scaling.series import Series, build_series
 
 
@@ -205,8 +205,8 @@ def test_what_was_said_of_an_epoch() -> None:
     # rows without a step are counted
     steps += [(None, {"epoch_time": 2.0}), (None, {"epoch_time": 3.0})]
     assert epochs_of(steps) == (Epoch(1, 2.0), Epoch(2, 3.0))  # steps between epochs are none
-    assert whole([None, 64, 128.0]) == 128
-    assert whole([0, 1.5, "7", True]) is None
+    assert last_whole_number([None, 64, 128.0]) == 128
+    assert last_whole_number([0, 1.5, "7", True]) is None
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "12"])

@@ -15,8 +15,8 @@ from hpcrun.features.scaling.worth_its_gpus import (
     pareto,
     reaches,
     steps,
+    to_percent,
     verdict,
-    whole,
 )
 
 
@@ -146,7 +146,7 @@ def test_an_efficiency_reaches_the_target_if_it_is_shown_as_the_target() -> None
 def test_a_half_per_cent_is_rounded_up_though_its_binary_fraction_is_smaller(
     share: float, percent: int
 ) -> None:
-    assert whole(share) == percent
+    assert to_percent(share) == percent
 
 
 @pytest.mark.parametrize(
