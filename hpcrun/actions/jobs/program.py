@@ -114,6 +114,12 @@ class _Place:
 
 
 def _one_program(inputs: JobInputs, surroundings: Surroundings) -> JobProgram:
+    """Return a job of one program.
+
+    The size that a launcher was typed with decides the partition and the type of GPU, so that it
+    comes first. For the launcher's note it is taken out again: the note shows what differs from
+    what was typed.
+    """
     _check_not_missing(inputs, surroundings)
     size = _launcher_size(inputs, surroundings)
     if size is None:
@@ -122,7 +128,6 @@ def _one_program(inputs: JobInputs, surroundings: Surroundings) -> JobProgram:
     else:
         sized = replace(inputs.request, gpus=size.gpus, nodes=size.nodes)
         settled = settle(sized, inputs.loaded, surroundings)
-        # the launcher's note shows the sizes, and shows only what differs from what was typed
         request = replace(settled.request, gpus=None, nodes=inputs.request.nodes)
     request = with_container(request, settled.gpu_profile, surroundings)
     place = _place_of(request, settled.gpu_profile)

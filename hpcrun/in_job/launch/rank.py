@@ -123,7 +123,7 @@ class Rank:
 
     def run(self, program: list[str]) -> int:
         """Start the program, wait for it, and record how it ended."""
-        status = self._start_again()
+        status = self._set_aside_earlier_start()
         if status is not None:
             self._canary.end()
             return status
@@ -205,7 +205,7 @@ class Rank:
         with open(path, "a", encoding="utf-8") as log:
             log.write(line)
 
-    def _start_again(self) -> int | None:
+    def _set_aside_earlier_start(self) -> int | None:
         """Rename the exit record and the dump of an earlier start of this rank.
 
         These files do not belong to the new start.

@@ -118,7 +118,8 @@ class RoleNode(Node):
         self._kill_at = float("inf")
         # programs by their process ids, which are also those of their groups
         self._terminated = set[int]()
-        super().__init__()  # its canary knows all of this
+        # last: the canary is a process that knows what stands above, and nothing set later
+        super().__init__()
         self._watch.programs = self._programs
 
     def run_role(self) -> int:

@@ -166,6 +166,9 @@ class ScriptStep(JobStep):
     def _record_end(self, record: dict[str, Any], status: int) -> int:
         """Record the end of the script as that of the job; return the exit status of the job.
 
+        A script that is being ended, or that passes the status of its launch on, adds nothing. One
+        that ends otherwise is the reason of the job's end.
+
         Args:
             record: how the last attempt ended.
             status: the status of this attempt, which counts if the script has nothing to add.
@@ -311,7 +314,7 @@ class ScriptStep(JobStep):
         return self._job_tick()
 
     def _accept(self) -> socket.socket | None:
-        """Take over the words, the environment, the folder and the streams of hpcrun_launch."""
+        """Take over what hpcrun_launch was typed with; return the connection to it, if it asks."""
         try:
             asker, _ = self._server.accept()
         except BlockingIOError:
@@ -336,6 +339,21 @@ class ScriptStep(JobStep):
             _tell(asker, "alone")
             _close(asker, streams)
             return None
+        self._take_over(request, streams)
+        asker.setblocking(False)
+        copied: list[int] = []
+        if not any(part.startswith(("-o", "--output")) for part in self._launch.srun):
+            copied = [number for number in (1, 2) if not _same_file(self.streams[number], number)]
+        _tell(asker, f"copy {' '.join(map(str, copied))}")
+        return asker
+
+    def _take_over(self, request: dict[str, Any], streams: list[int]) -> None:
+        """Start programs from now on as hpcrun_launch would have started them.
+
+        Args:
+            request: the environment, the umask, the limits and so on of hpcrun_launch.
+            streams: its open files, which came beside the request.
+        """
         ours = _of_hpcrun()
         os.environ.clear()
         os.environ.update({**request["env"], **ours})
@@ -345,12 +363,6 @@ class ScriptStep(JobStep):
             os.environ[IGNORED] = " ".join(map(str, request["ignored"]))
         self.streams = take_descriptors(request["descriptors"], streams)
         self._limits = request["limits"]
-        asker.setblocking(False)
-        copied: list[int] = []
-        if not any(part.startswith(("-o", "--output")) for part in self._launch.srun):
-            copied = [number for number in (1, 2) if not _same_file(self.streams[number], number)]
-        _tell(asker, f"copy {' '.join(map(str, copied))}")
-        return asker
 
     def _correct_trace(self) -> None:
         """Show the launch in the job's log as the script has it, where ``set -x`` has shown it.
