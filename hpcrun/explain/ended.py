@@ -17,7 +17,7 @@ from hpcrun.actions.runs.hardware_use import (
     use_advice,
     use_rows,
 )
-from hpcrun.actions.status.decide_status import ended_text
+from hpcrun.actions.status.decide_status import ended_text, why_ended
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
 from hpcrun.explain.diagnosis.facts import Culprit, Diagnosis, Facts
@@ -42,6 +42,7 @@ from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.units import format_time, index_ranges, rank_option
 from hpcrun.runs.attempt import (
     IDLE,
+    RESTART,
     Attempt,
     ExitRecord,
     alone_note,
@@ -566,8 +567,10 @@ def _alone(attempt: Attempt) -> tuple[Evidence, ...]:
 
 def _what_made_the_next(attempt: Attempt) -> str:
     """Return why an attempt ended, and how the next one was made."""
-    nodes = ""
-    if attempt.exit and attempt.exit.nodes:
-        nodes = f" ({', '.join(attempt.exit.nodes)})"
-    text, place, _ = ended_text(attempt).partition(", restarted in place")
-    return f"{text}{nodes}{place or ', requeued'}"
+    text = why_ended(attempt)
+    end = attempt.exit
+    if end and end.nodes:
+        text += f" ({', '.join(end.nodes)})"
+    if end and end.how == RESTART:
+        return f"{text}, restarted in place"
+    return f"{text}, requeued"

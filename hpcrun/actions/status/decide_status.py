@@ -437,7 +437,14 @@ def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[f
 
 
 def ended_text(attempt: Attempt) -> str:
-    """Return why an attempt ended, and whether the next one began in the same allocation.
+    """Return why an attempt ended, and whether the next one began in the same allocation."""
+    if attempt.exit is not None and attempt.exit.how == RESTART:
+        return f"{why_ended(attempt)}, restarted in place"
+    return why_ended(attempt)
+
+
+def why_ended(attempt: Attempt) -> str:
+    """Return why an attempt ended.
 
     Without a record, only the state of its nodes tells whether one failed: a full disk or
     ``scontrol requeue`` leaves none either.
@@ -449,12 +456,8 @@ def ended_text(attempt: Attempt) -> str:
         return "no record of its end, cause unknown"
     reason = attempt.exit.reason
     if reason == "failure" or reason not in _ENDED_BY:
-        text = f"exit status {attempt.exit.status}"
-    else:
-        text = _ENDED_BY[reason][1]
-    if attempt.exit.how == RESTART:
-        text += ", restarted in place"
-    return text
+        return f"exit status {attempt.exit.status}"
+    return _ENDED_BY[reason][1]
 
 
 def ended_state(attempt: Attempt) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from hpcrun.actions.runs.run_metrics import Metrics, choose_metrics
-from hpcrun.actions.status.decide_status import ended_text
+from hpcrun.actions.status.decide_status import why_ended
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
 from hpcrun.features.top.ranks import RankRow, RankState
@@ -234,9 +234,9 @@ def _bar(period: _AttemptTime, first_s: float, last_s: float, width: int) -> str
 def _end_text(attempt: Attempt) -> str:
     """Return how an attempt ended, on which nodes, and whether the job goes on after it."""
     end = attempt.exit
+    text = why_ended(attempt)
     if end is None:
-        return visible(ended_text(attempt))
-    text = ended_text(attempt).removesuffix(", restarted in place")
+        return visible(text)
     if not end.reason and end.status == 0:
         text = "completed"
     if end.nodes:
