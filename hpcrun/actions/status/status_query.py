@@ -382,7 +382,7 @@ def _judge_element(
         )
         status = keep_since(with_attempts(status, records.newest), last)
     stale = _is_stale(status, answered=answered, now_s=now_s)
-    parameters = known.elements.parameters.get(index, ())
+    parameters = known.elements.parameters[index]
     job_id = known.elements.job_id(known.run, index)
     return ElementStatus(index, job_id, parameters, status, is_live(info), stale)
 

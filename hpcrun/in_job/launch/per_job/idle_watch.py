@@ -93,7 +93,7 @@ class IdleWatch:
         if self._unknown and not unknown:
             self._unknown = False
             records.remove(os.path.join(records.attempt_dir(), UNKNOWN))
-        return shortest if self._hosts else 0.0
+        return shortest
 
     def _note_unknown(self, node: str) -> None:
         """Say once that a node reports no use of its GPUs."""
