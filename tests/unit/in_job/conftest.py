@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.unit.in_job.attempts import Attempt
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +17,13 @@ def sigterm_as_before() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt]:
+    """An attempt whose variables this process has, too."""
+    attempt = Attempt(tmp_path)
+    for name, value in attempt.env.items():
+        monkeypatch.setenv(name, value)
+    yield attempt
+    attempt.remove_node_folders()
