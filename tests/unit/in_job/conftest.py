@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,5 +26,8 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt
     attempt = Attempt(tmp_path)
     for name, value in attempt.env.items():
         monkeypatch.setenv(name, value)
+    before = dict(os.environ)
     yield attempt
+    os.environ.clear()  # of what a program of the job has set
+    os.environ.update(before)
     attempt.remove_node_folders()
