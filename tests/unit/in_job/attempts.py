@@ -52,14 +52,13 @@ class Attempt:
             timeout=60,
         )
 
-    def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, **env: str) -> subprocess.Popen[bytes]:
         """Start a part of ``launch``, with more variables."""
         return subprocess.Popen(
             [*LAUNCH, *words],
             env={**self.env, **env},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
 
     def record(self, name: str) -> dict[str, Any]:

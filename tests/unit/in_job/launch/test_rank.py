@@ -159,7 +159,7 @@ def signal_running(attempt: Attempt, text: str, number: int, *, by_launcher: boo
         process.send_signal(number)
     else:
         subprocess.run(["kill", f"-{number}", str(process.pid)], check=True)
-    process.communicate(timeout=20)
+    process.wait(20)
 
 
 NO_HANDLER = "echo up; exec sleep 60"
@@ -204,7 +204,7 @@ def test_a_rank_whose_wrapper_is_killed_is_ended_and_recorded(attempt: Attempt) 
     process = attempt.start(*of_shell("echo $$; exec sleep 60"))
     attempt.until("\n", "rank-3.out")
     process.kill()
-    process.communicate(timeout=20)
+    process.wait(20)
     attempt.until("}", "rank-3.exit")
     record = attempt.record("rank-3.exit")
     assert (record["status"], record["told"], record["heard"]) == (137, "", False)
