@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.in_job.launch import rendezvous
+from hpcrun.in_job.launch import rendezvous, start_roles
 from hpcrun.in_job.launch.start_roles import RoleBlock, RoleNode, why_not_ready
+from tests.unit.in_job.attempts import Attempt
 
 NOBODY = 65534
 
@@ -235,3 +236,51 @@ def test_a_file_of_another_user_does_not_make_a_role_ready(tmp_path: Path) -> No
     assert why_not_ready(f"file:{ready}", "n1") == ""
     os.chown(ready, os.getuid() + 1, -1)
     assert why_not_ready(f"file:{ready}", "n1") == "another user owns this file"
+
+
+# --- texts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("--url={server.url}", "--url=http://n1:8000"),
+        ("{server.host}:{server.port}", "n1:8000"),
+        ("{port}", "9000"),
+        ("{{server.url}}", "{server.url}"),
+        ("${port}", "${port}"),
+        ("{other.url} {serverxurl}", "{other.url} {serverxurl}"),
+    ],
+)
+def test_the_addresses_of_roles_are_filled_in(text: str, filled: str) -> None:
+    places = {"server.url": "http://n1:8000", "server.host": "n1", "server.port": "8000"}
+    assert start_roles.fill(text, {**places, "port": "9000"}) == filled
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "line"),
+    [
+        ("", "", "(it is empty)"),
+        ("a\nb\n", "\n", "b"),
+        ("out\n", "first\nlast\n\n", "last"),
+        ("", "red \x1b[31m", "red ?[31m"),
+        ("", "x" * 300, "x" * 200),
+    ],
+)
+def test_the_last_line_of_a_log_is_shown(attempt: Attempt, out: str, err: str, line: str) -> None:
+    (attempt.folder / "rank-3.out").write_text(out)
+    (attempt.folder / "rank-3.err").write_text(err)
+    assert start_roles.last_line(3) == line
+
+
+def test_a_role_is_as_the_script_describes_it() -> None:
+    place = "--task 2 --tasks 3 --first-rank 8 --ranks 12 --launcher torchrun --on-exit fail"
+    more = "--ready tcp:{port} --ready-timeout 1.5 --after a,b --gpus 0:1:4"
+    words = ["actor", *place.split(), *more.split(), "--env", "A=b=c", "--", "x", "--", "y"]
+    block = RoleBlock(words)
+    assert (block.name, block.command, block.on_exit) == ("actor", ["x", "--", "y"], "fail")
+    assert (block.tasks, block.ranks) == (range(2, 5), range(8, 20))
+    assert (block.ready, block.ready_timeout_s) == ("tcp:{port}", 1.5)
+    assert (block.after, block.gpus, block.by_torchrun) == (["a", "b"], "0:1:4", True)
+    assert block.env == {"A": "b=c"}
+    assert (SERVER.after, SERVER.ready, SERVER.by_torchrun) == ([], "", False)
