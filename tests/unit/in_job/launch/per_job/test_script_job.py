@@ -1,0 +1,139 @@
+"""A job that runs a person's script: its launch, what follows it, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.in_job import attempts
+from tests.unit.in_job.attempts import Attempt
+
+
+@pytest.fixture
+def job(attempt: Attempt) -> Attempt:
+    """An attempt of a job without Slurm, in the folder of the run."""
+    attempt.env["HPCRUN_JOB_ID"] = f"L{os.getpid()}"
+    attempt.node_folders = attempt.node_folders.replace("-U", "-L")
+    for name in ("HPCRUN_NODE", "HPCRUN_NODE_ADDR", "HPCRUN_NODE_RANK", "RANK"):
+        del attempt.env[name]
+    return attempt
+
+
+def run(job: Attempt, text: str, *options: str, **env: str) -> tuple[int, str, str]:
+    """Run a script; return the job's status, stdout and stderr."""
+    script = job.run / "script.sh"
+    script.write_text(text)
+    words = ["job", "--nodes", "1", "--script", *options, "--", "bash", str(script)]
+    done = job.launch(*words, **env)
+    return done.returncode, done.stdout, done.stderr
+
+
+def end(job: Attempt) -> tuple[int, str]:
+    """Return the status and the message of the record."""
+    record = json.loads((job.folder / "exit").read_text())
+    return record["status"], record["message"]
+
+
+LAUNCH = '"$HPCRUN_LAUNCH" :: sh -c'
+
+
+def test_the_status_of_the_launch_is_the_job_s(job: Attempt) -> None:
+    assert run(job, f"{LAUNCH} 'exit 7'\n") == (7, "", "")
+    assert end(job) == (7, "")
+    assert job.record("rank-0.exit")["status"] == 7
+
+
+def test_a_script_goes_on_with_the_status_of_its_launch(job: Attempt) -> None:
+    text = f"A=1 {LAUNCH} 'echo $A; exit 7'\necho then $?\n"
+    assert run(job, text) == (0, "then 7\n", "")
+    assert end(job) == (0, "script.sh ended with status 0, its launch with 7")
+    assert job.text("rank-0.out") == "1\n"
+
+
+FAILS = 'set -E; trap \'echo "$? $LINENO $BASH_COMMAND" >>"$HPCRUN_SCRIPT_ERRORS"\' ERR\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("exit 5\n", "script.sh ended with status 5", id="no launch"),
+        pytest.param(
+            f"{FAILS}(exit 5) || false\nexit 1\n{LAUNCH} true\n",
+            "script.sh ended with status 1 before its launch: line 2: false",
+            id="before",
+        ),
+        pytest.param(
+            f"{LAUNCH} true\nexit 5\n",
+            "script.sh ended with status 5 after its launch",
+            id="after",
+        ),
+    ],
+)
+def test_the_message_says_where_a_script_has_failed(job: Attempt, text: str, message: str) -> None:
+    _, _, log = run(job, text)
+    assert log == f"hpcrun: {message}\n"
+    assert end(job)[1] == message
+
+
+def test_a_script_without_a_launch_may_end_well(job: Attempt) -> None:
+    assert run(job, "echo done\n") == (0, "done\n", "")
+    assert end(job) == (0, "")
+
+
+def test_a_second_launch_beside_the_first_runs_without_the_job(job: Attempt) -> None:
+    second = f"{LAUNCH} 'echo alone'"
+    first = f"{LAUNCH} 'touch begun; until [ -e done ]; do sleep 0.1; done'"
+    text = f"{first} & until [ -e begun ]; do sleep 0.1; done\n{second}\ntouch done\nwait\n"
+    assert run(job, f"cd $HPCRUN_RUN_DIR\n{text}") == (0, "alone\n", "")
+    assert job.text("rank-0.out") == ""
+
+
+def test_the_output_of_a_launch_goes_to_its_reader(job: Attempt) -> None:
+    text = f"{LAUNCH} 'echo a; echo b >&2' | sed s/^/read:/\n"
+    assert run(job, text) == (0, "read:a\n", "")
+    assert (job.text("rank-0.out"), job.text("rank-0.err")) == ("a\n", "b\n")
+
+
+def test_the_ranks_get_what_the_script_has_set(job: Attempt, tmp_path: Path) -> None:
+    text = f"cd {tmp_path}; umask 027; ulimit -n 99; export A=own B=own\n"
+    text += f"{LAUNCH} 'pwd; umask; ulimit -n; echo $A $B $C'\n"
+    run(job, text, "--add", "A=hpcrun", "--add", "C=hpcrun")
+    assert job.text("rank-0.out").split() == [
+        str(tmp_path),
+        "0027",
+        "99",
+        *"own own hpcrun".split(),
+    ]
+
+
+def test_the_script_does_not_get_the_variables_of_hpcrun(job: Attempt) -> None:
+    text = "echo ${HPCRUN_MANAGED-none} ${C-none}\n"
+    assert run(job, text, "--add", "C=x", C="own")[1] == "none own\n"
+
+
+@pytest.mark.parametrize(("command", "status"), [("kill -9 $$", 137), ("kill -TERM $$", 143)])
+def test_a_script_that_is_killed_ends_the_job(job: Attempt, command: str, status: int) -> None:
+    assert run(job, f"{command}\n")[0] == status
+    assert end(job) == (status, f"script.sh ended with status {status}")
+
+
+def test_a_launch_that_starts_no_program_is_not_the_job_s(job: Attempt) -> None:
+    status, _, log = run(job, '"$HPCRUN_LAUNCH" :: -x\n')
+    assert status != 0
+    assert "hpcrun: the ranks of script.sh have no logs of their own: it starts no program" in log
+
+
+def test_a_trace_shows_the_launch_as_it_is_written(job: Attempt) -> None:
+    script = job.run / "script.sh"
+    script.write_text(f"set -x\n{LAUNCH} true\n")
+    log = job.run / "slurm.out"
+    words = ["job", "--nodes", "1", "--script", "--", "bash", str(script)]
+    with log.open("a") as file:
+        subprocess.run(
+            [*attempts.LAUNCH, *words], env=job.env, stdout=file, stderr=file, check=True
+        )
+    assert log.read_text().rstrip(" \n") == "+ sh -c true"
