@@ -170,7 +170,8 @@ def reach(node: LocalNode, rank: int, until: float) -> dict[str, Any]:
 
 def words(failure: Exception) -> str:
     """Return the error in words, without error numbers."""
-    return str(getattr(failure, "strerror", None) or failure or type(failure).__name__)
+    reason = getattr(failure, "strerror", None) or str(failure)
+    return reason or type(failure).__name__
 
 
 def resolve(name: str) -> list[str] | str:
