@@ -73,3 +73,74 @@ def test_a_wrong_sum_is_said() -> None:
         "rank 1  a  0 GPUs",
         "all-reduce of 2 ranks on 1 node is wrong: the sum is 5, not 1 (torch)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "number"),
+    [
+        ({}, 0),
+        ({"CUDA_VISIBLE_DEVICES": "0,1,2"}, 3),
+        ({"CUDA_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": "0,1"}, 2),
+        ({"CUDA_VISIBLE_DEVICES": "0, ,"}, 1),
+    ],
+)
+def test_the_gpus_of_the_job_are_counted_by_its_variables(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], number: int
+) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert hpcrun_hello._given_gpus() == number
+
+
+@pytest.mark.parametrize(
+    ("variables", "row", "total"),
+    [
+        pytest.param({}, "rank 0 ", "1 rank", id="alone"),
+        pytest.param({"NODE_RANK": "0", "NNODES": "1"}, "rank 0 ", "1 rank", id="once a node"),
+        pytest.param(
+            {"NODE_RANK": "7", "RANK": "0", "NNODES": "9", "WORLD_SIZE": "1"},
+            "rank 0 ",
+            "1 rank",
+            id="torchrun",
+        ),
+    ],
+)
+def test_a_rank_is_known_by_the_variables_of_its_launcher(
+    variables: dict[str, str], row: str, total: str
+) -> None:
+    argv = [sys.executable, "-S", "-E", hpcrun_hello.__file__]
+    done = subprocess.run(argv, env=variables, stdout=subprocess.PIPE, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(row)
+    assert lines[0].endswith(" 0 GPUs")
+    assert lines[1].startswith(f"all-reduce of {total} on 1 node works (sockets, ")
+
+
+def test_a_rank_that_is_not_alone_is_wrong_without_the_others() -> None:
+    argv = [sys.executable, "-S", "-E", hpcrun_hello.__file__]
+    env = {"RANK": "1", "WORLD_SIZE": "1"}
+    assert subprocess.run(argv, env=env, stdout=subprocess.PIPE).returncode == 1
+
+
+def test_a_node_with_a_problem_ends_at_once(tmp_path: Path) -> None:
+    argv = [sys.executable, "-S", "-E", hpcrun_hello.__file__]
+    env = {"RANK": "1", "WORLD_SIZE": "2", "HPCRUN_ATTEMPT_DIR": str(tmp_path / "missing")}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("hpcrun: ")
+    assert done.stderr.endswith("; choose a runs folder that all nodes share\n")
+
+
+def test_the_names_of_hosts_are_one_column() -> None:
+    rows = [
+        {"rank": 10, "host": "long-name", "gpus": 1},
+        {"rank": 2, "host": "a", "gpus": 4},
+    ]
+    lines = hpcrun_hello._report(hpcrun_hello.Sum("gloo", 1, rows))
+    assert lines == [
+        "rank 2  a          4 GPUs",
+        "rank 10  long-name  1 GPU",
+        "all-reduce of 2 ranks on 2 nodes works (gloo)",
+    ]

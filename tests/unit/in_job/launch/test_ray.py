@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from hpcrun.in_job.launch import node_folder, ray
+from hpcrun.in_job.launch.rendezvous import ANOTHER_USER, CHANCE
+from hpcrun.in_job.preflight.node import free_port
+from tests.unit.in_job.attempts import Attempt
 
 
 @pytest.fixture
@@ -74,3 +79,132 @@ def test_a_folder_with_folders_is_removed_and_what_links_lead_to_stays(
     assert (tmp_path / "hpcrun-node-7.0/r/session").exists()
     other.leave()
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "data"]
+
+
+# --- one node, with a stub in place of Ray -------------------------------------------------------
+
+RAY = """
+import os
+def is_initialized():
+    return True
+def nodes():
+    return [{"NodeName": os.environ["HPCRUN_NODE"], "Alive": True}]
+"""
+START = """
+import socket, sys, time
+def main():
+    print("\\n".join(sys.argv[1:]), flush=True)
+    port = next(word for word in sys.argv if word.startswith("--port="))
+    with socket.create_server(("", int(port.partition("=")[2]))):
+        {then}
+"""
+
+
+def run_ray(attempt: Attempt, tmp_path: Path, text: str, then: str) -> int:
+    """Run a program of a shell with a Ray that does something once it listens."""
+    texts = {"__init__": RAY, "scripts/__init__": "", "scripts/scripts": START}
+    for name, content in texts.items():
+        path = tmp_path / f"packages/ray/{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content.replace("{then}", then))
+    (attempt.folder / "hosts").write_text("n1\n")
+    env = {"PYTHONPATH": str(tmp_path / "packages"), CHANCE: "abcd"}
+    env["HPCRUN_PORT"] = str(free_port("127.0.0.1"))
+    return attempt.launch("ray", "--", "sh", "-c", text, **env).returncode
+
+
+def test_the_program_of_the_head_runs_beside_ray(attempt: Attempt, tmp_path: Path) -> None:
+    text = "echo $RAY_ADDRESS ${MASTER_ADDR-none} $RAY_USAGE_STATS_ENABLED; exit 7"
+    assert run_ray(attempt, tmp_path, text, "time.sleep(60)") == 7
+    address, master, usage = attempt.text("rank-0.out").split()
+    assert address.startswith("127.0.0.1:")
+    assert (master, usage) == ("none", "0")
+    record = attempt.record("rank-0.exit")
+    assert (record["status"], record["told"]) == (7, "")
+    assert (attempt.folder / "ray-listens").exists()
+
+
+def test_a_node_whose_ray_ends_fails_and_shows_why(attempt: Attempt, tmp_path: Path) -> None:
+    then = "print('raylet [exit code=-9]', flush=True); time.sleep(1.5); sys.exit(3)"
+    assert run_ray(attempt, tmp_path, "exec sleep 60", then) == 1
+    assert attempt.record("rank-0.exit")["status"] == 1
+    log = attempt.text("rank-0.err").splitlines()
+    assert log[-1] == "hpcrun: Ray has ended on n1: raylet ended by signal 9"
+    options = ["start", "--block", "--head", "--include-dashboard=false"]
+    assert [word for word in options if word in log] == options
+    assert [line for line in log if line.startswith("--node-")] == [
+        "--node-ip-address=127.0.0.1",
+        "--node-name=n1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("", ""),
+        ("x [exit code=1]\n", ": x ended by exit status 1"),
+        ("\x1b[31mgcs_server\x1b[0m [exit code=-6]\n", ": gcs_server ended by signal 6"),
+    ],
+)
+@pytest.mark.parametrize("head", ["n1", "n0"])
+def test_the_end_of_ray_is_told(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, output: str, words: str, head: str
+) -> None:
+    monkeypatch.setenv("HPCRUN_HEAD", head)
+    (attempt.folder / "log.out").write_text(output)
+    (attempt.folder / "log.err").write_text("error\n")
+    node = ray.RayRank.__new__(ray.RayRank)
+    node._ray_log = str(attempt.folder / "log")
+    # the log of another node's rank has the lines of Ray already
+    before = f"error\n{output}" if head == "n1" else ""
+    assert node._last_words_of_ray() == f"{before}hpcrun: Ray has ended on n1{words}\n"
+
+
+def test_a_node_waits_until_the_head_accepts_no_connections(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("HPCRUN_PORT", str(server.getsockname()[1]))
+        thread = threading.Thread(target=ray._wait_for_end_of_head)
+        thread.start()
+        for _ in range(2):  # Ray closes an idle connection
+            connection, _ = server.accept()
+            connection.close()
+        assert thread.is_alive()
+        last, _ = server.accept()
+    last.close()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_own"),
+    [("", True), ("the program listens elsewhere", True), (ANOTHER_USER, False)],
+)
+def test_the_head_does_not_give_its_token_to_another_user(
+    attempt: Attempt,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    problem: str,
+    is_own: bool,
+) -> None:
+    monkeypatch.setattr(ray, "problem_of_listeners", lambda port, _: problem)
+    assert ray._head_is_own() == is_own
+    message = "hpcrun: another user's program listens on port 20001 of n1, which Ray needs\n"
+    assert capsys.readouterr().err == ("" if is_own else message)
+
+
+def test_a_node_alone_has_the_loopback_address(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCRUN_NODE_ADDR", "n1")
+    (attempt.folder / "hosts").write_text("n1\n")
+    assert ray._address() == "127.0.0.1"
+
+
+def test_the_address_of_a_node_is_that_of_its_route_to_another(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCRUN_NODE_ADDR", "n1")
+    (attempt.folder / "hosts").write_text("n1\n127.0.0.9\n")
+    assert ray._address() == "127.0.0.1"

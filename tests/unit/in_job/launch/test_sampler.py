@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -373,3 +374,34 @@ def test_expensive_samples_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(time, "process_time", lambda: float(next(clock)))
     tick(this, 4)
     assert this._at - time.monotonic() > 1000
+
+
+@pytest.mark.parametrize(("period", "is_sampled"), [("0.5", True), ("10", True), ("0", False)])
+def test_a_period_of_zero_takes_no_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, period: str, is_sampled: bool
+) -> None:
+    sampled(tmp_path, monkeypatch)
+    monkeypatch.setenv(SAMPLE, period)
+    this = sampler.Sampler(lambda: [os.getpid()])
+    at(monkeypatch, monotonic=lambda: 5.0, process_time=lambda: 0.0)
+    this.tick()
+    this.end()
+    assert (this._before is not None) == is_sampled
+    assert this._at == (5 + float(period) if is_sampled else float("inf"))
+
+
+def test_a_row_of_each_gpu_is_a_mean_over_time_and_the_most_memory() -> None:
+    first = {"time": 10.0, "span": 10.0, "memory": 5, "cpus": 1.0, "network": 0, "rdma": None}
+    second = {"time": 40.0, "span": 30.0, "memory": 4, "cpus": 2.0, "network": 8, "rdma": 6.0}
+    group: list[dict[str, Any]] = [
+        {**first, "gpus": [[0, 1.0, 50, 80, 300.0]]},
+        {**second, "gpus": [[0, 0.2, 40, 81, None], [1, 0.5, 7, 80, 100.0]]},
+    ]
+    assert sampler._one(group) == {
+        "time": 40.0,
+        "memory": 5,
+        "cpus": 1.75,
+        "network": 6.0,
+        "rdma": 6.0,
+        "gpus": [[0, pytest.approx(0.4), 50, 81, 300.0], [1, 0.5, 7, 80, 100.0]],
+    }
