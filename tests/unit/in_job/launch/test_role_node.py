@@ -228,3 +228,15 @@ def test_a_terminated_role_does_not_wait_for_others(attempt: Attempt, roles: Pat
     assert process.wait(20) == 143
     assert os.listdir(attempt.folder / "stop") == ["terminated"]
     assert message(roles) == ""
+
+
+def test_a_role_that_is_cleared_before_its_start_does_not_wait(
+    attempt: Attempt, roles: Path, tmp_path: Path
+) -> None:
+    (roles / "other.end").write_text('{"message": "role other failed", "time": 1}')
+    process = attempt.start(*server("--after trainer", f"touch {tmp_path}/started"))
+    wait_for(lambda: (roles / "server.start").exists(), 20, "the role")
+    subprocess.run(["kill", f"-{int(signal.SIGTERM)}", str(process.pid)], check=True)
+    assert process.wait(20) == 143
+    assert os.listdir(attempt.folder / "stop") == []
+    assert not (tmp_path / "started").exists()

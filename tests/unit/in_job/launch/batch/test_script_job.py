@@ -137,3 +137,25 @@ def test_a_trace_shows_the_launch_as_it_is_written(job: Attempt) -> None:
             [*attempts.LAUNCH, *words], env=job.env, stdout=file, stderr=file, check=True
         )
     assert log.read_text().rstrip(" \n") == "+ sh -c true"
+
+
+STOPPED = f"""cd $HPCRUN_RUN_DIR
+{LAUNCH} 'trap "sleep 1.2; echo saved; exit 9" TERM; touch up; sleep 60 & wait' &
+until [ -e up ]; do sleep 0.05; done
+"""
+
+
+def test_a_script_that_ends_before_its_launch_ends_the_step(job: Attempt) -> None:
+    assert run(job, f"{STOPPED}exit 3\n")[0] == 3
+    assert job.text("rank-0.out") == "saved\n"
+    assert job.record("rank-0.exit")["status"] == 9
+
+
+def test_a_signal_to_the_launch_reaches_the_step(job: Attempt) -> None:
+    assert run(job, f"{STOPPED}kill $!; wait $!; echo $?\n")[:2] == (0, "9\n")
+    assert job.text("rank-0.out") == "saved\n"
+
+
+def test_a_launch_that_is_killed_ends_the_step(job: Attempt) -> None:
+    assert run(job, f"{STOPPED}kill -9 $!; wait $!; sleep 2; exit 4\n")[0] == 4
+    assert job.text("rank-0.out") == "saved\n"
