@@ -132,9 +132,10 @@ def test_the_wrapper_of_a_rank_runs_torchrun_s_python(
     wrapper = tmp_path / "wrapper"
     wrapper.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     wrapper.chmod(0o755)
-    argv = [sys.executable, "-S", torchrun_rank.__file__, str(wrapper), *words]
+    argv = [sys.executable, "-S", torchrun_rank.__file__, str(wrapper), "launch", *words]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout.split() == ["rank", "--as-is", "--", sys.executable, *expected]
+    before = ["launch", "rank", "--as-is", "--", sys.executable]
+    assert done.stdout.split() == [*before, *expected]
 
 
 def test_without_the_wrapper_the_program_runs_alone(tmp_path: Path) -> None:
