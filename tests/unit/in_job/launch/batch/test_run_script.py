@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.in_job.launch.batch.run_script import ScriptRules, ScriptStep
+from hpcrun.in_job.launch.batch.run_script import ScriptRules, ScriptStep, _check_export, _same_file
 
 ENDS_S = 5.0
 
@@ -80,3 +80,32 @@ def test_a_launch_beside_another_leaves_no_descriptor_with_the_job(step: ScriptS
         assert launch.recv(64) == b"alone\n"
     assert has_end(read)
     os.close(read)
+
+
+@pytest.mark.parametrize(
+    ("srun", "export"),
+    [
+        pytest.param([], "NONE", id="no srun"),
+        pytest.param(["srun"], None, id="not set"),
+        pytest.param(["srun"], "A,ALL", id="all"),
+        pytest.param(["srun", "--export=ALL"], "NONE", id="by an option"),
+    ],
+)
+def test_srun_passes_the_variables_of_the_job_on(srun: list[str], export: str | None) -> None:
+    _check_export(srun, export)
+
+
+@pytest.mark.parametrize("export", ["NONE", "A,B", "SMALL"])
+def test_an_export_without_the_variables_of_the_job_is_refused(export: str) -> None:
+    problem = f"^SLURM_EXPORT_ENV={export} keeps the variables of the job from srun$"
+    with pytest.raises(ValueError, match=problem):
+        _check_export(["srun", "-N2"], export)
+
+
+def test_two_descriptors_of_one_file_are_the_same(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("w") as one, (tmp_path / "b").open("w") as other:
+        with (tmp_path / "a").open("a") as again:
+            assert _same_file(one.fileno(), again.fileno())
+        assert not _same_file(one.fileno(), other.fileno())
+        closed = 1 << 20
+        assert not _same_file(one.fileno(), closed)

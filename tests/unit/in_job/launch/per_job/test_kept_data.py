@@ -328,3 +328,10 @@ def test_the_name_of_a_copy_may_be_taken(place: Path) -> None:
     (place / f"{PREFIX}abc.part").touch()
     with pytest.raises(UnusableError, match=r"-abc.part is no folder: remove it$"):
         kept_data.begin_copy(str(place / f"{PREFIX}abc"), print)
+
+
+def test_a_folder_that_has_just_gone_is_said(place: Path) -> None:
+    path = str(place / f"{PREFIX}abc")
+    assert kept_data._what_is_wrong(path) == f"{path}: No such file or directory"
+    os.mkdir(path)
+    assert kept_data._what_is_wrong(path) == f"{path} cannot be opened: remove it"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -231,3 +233,80 @@ def test_a_generation_that_has_gone_is_said(attempt: Attempt, disk: Path) -> Non
     os.environ["HPCRUN_COMPILED_INTO"] = ""
     assert unpack_compiled.main(["--local", f"{disk}/gone"]) == 1
     assert attempt.record("warm")["cold"] == f"{disk}/gone is not complete any more"
+
+
+# --- unpacking in a step -------------------------------------------------------------------------
+
+
+def in_step(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, orders: str, *, damaged: bool = False
+) -> Path:
+    """Run the step of node n1, which is the third, with orders of the head node.
+
+    Returns:
+        The folder of its compiled files.
+    """
+    started = warm()
+    path = generation_of(started)
+    started.prepare(step_with(0, monkeypatch), ["n1"])
+    if damaged:
+        Path(generations.part(path, CODE)).write_bytes(b"damaged")
+    monkeypatch.setenv("SLURM_PROCID", "2")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(orders))
+    assert unpack_compiled.main(["--node", "4096", generations.part(path, CODE)]) == 0
+    return Path(folder.path_on("n1"))
+
+
+@pytest.mark.parametrize(
+    ("orders", "lines", "stays"),
+    [
+        pytest.param("2\n3\nuse\n", ["ready 0", "done 1"], True, id="used"),
+        pytest.param("3\nempty\n", ["ready 0", "done 1"], False, id="another node failed"),
+        pytest.param("2\nempty\n", ["ready 0"], False, id="before its turn"),
+    ],
+)
+def test_a_node_keeps_what_it_has_unpacked_if_all_nodes_have(
+    attempt: Attempt,
+    disk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    orders: str,
+    lines: list[str],
+    stays: bool,
+) -> None:
+    path = in_step(attempt, monkeypatch, orders)
+    told = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert told == lines
+    assert path.exists() == stays
+    assert (path / "files/a").exists() == stays
+
+
+def test_a_node_with_a_damaged_archive_tells_so(
+    attempt: Attempt,
+    disk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = in_step(attempt, monkeypatch, "3\nuse\n", damaged=True)
+    assert capsys.readouterr().out.splitlines()[1].split(" ", 1)[1].startswith("failed it is damag")
+    assert not path.exists()
+
+
+def test_a_node_without_room_tells_so(
+    attempt: Attempt,
+    disk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(node_folder, "room", lambda _: 0)
+    path = in_step(attempt, monkeypatch, "3\nuse\n")
+    assert "failed " in capsys.readouterr().out
+    assert not path.exists()
+
+
+def test_a_node_whose_head_has_ended_keeps_nothing(
+    attempt: Attempt, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit):
+        in_step(attempt, monkeypatch, "3\n")
+    assert not Path(folder.path_on("n1")).exists()
