@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 
 from hpcrun.in_job.launch import slurm_requests as slurm
 from hpcrun.in_job.launch.per_job import guard
+from hpcrun.in_job.launch.processes import has_ended
 from hpcrun.in_job.launch.records import OVER, REQUEUE
 from hpcrun.in_job.launch.slurm_requests import JobSays
+from tests.harness import wait_for
 
 LOST = JobSays("RUNNING", batch_host="n1", nodes="n[2-3]")
 """A job whose batch script was on n1, which Slurm has removed from the job."""
@@ -200,3 +203,77 @@ def test_a_guard_has_acted_if_it_has_recorded_the_end(site: Slurm, helper: guard
     assert not helper.has_acted(1.0)
     (site.attempt / "exit").write_text("{}")
     assert helper.has_acted(1.0 + guard.LOOK_S)
+
+
+# --- the step of the guard -----------------------------------------------------------------------
+
+
+class Srun:
+    """An srun that writes its node down, and runs or ends as a file of its own says."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._starts = folder / "starts"
+        self.runs = folder / "runs"
+        program = folder / "bin/srun"
+        program.parent.mkdir()
+        program.write_text(
+            "#!/bin/sh\n"
+            'for option; do case "$option" in --nodelist=*) node=${option#*=};; esac; done\n'
+            f'echo "$node ${{{EXCLUDE}-}}" >>{self._starts}\n'
+            f"test -e {self.runs} && exec sleep 60\n"
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+    def starts(self, number: int) -> list[str]:
+        """Wait for a number of starts, and return the node of each."""
+        wait_for(lambda: len(self._lines()) >= number, 20, "srun")
+        return self._lines()
+
+    def _lines(self) -> list[str]:
+        return self._starts.read_text().splitlines() if self._starts.exists() else []
+
+
+@pytest.fixture
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Srun:
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
+    return Srun(tmp_path, monkeypatch)
+
+
+def test_a_guard_that_runs_is_not_started_again(srun: Srun) -> None:
+    srun.runs.touch()
+    watch = guard.Guard("n1", hosts=["n2", "n3"], how=OVER, exclude=True)
+    watch.renew(100)
+    assert srun.starts(1) == ["n2 1"]
+    watch.renew(200)
+    watch.end()
+    watch.renew(300)
+    assert srun.starts(1) == ["n2 1"]
+
+
+def test_a_guard_that_has_ended_is_started_on_the_next_node(srun: Srun) -> None:
+    watch = guard.Guard("n1", hosts=["n2", "n3"], how=OVER, exclude=False)
+    for number, now_s in enumerate((100, 115, 130), 1):
+        watch.renew(now_s)
+        wait_for(lambda: has_ended(watch._srun), 20, "the end of srun")
+        watch.renew(now_s + 14)
+        assert len(srun.starts(number)) == number
+    assert srun.starts(3) == ["n2 ", "n3 ", "n2 "]
+    watch.end()
+
+
+def test_a_guard_without_another_node_is_not_started(srun: Srun) -> None:
+    watch = guard.Guard("n1", hosts=[], how=OVER, exclude=False)
+    watch.renew(100)
+    watch.end()
+    assert watch._srun == 0
+
+
+def test_the_job_learns_from_its_record_that_the_guard_has_acted(
+    tmp_path: Path, srun: Srun
+) -> None:
+    watch = guard.Guard("n1", hosts=["n2"], how=OVER, exclude=False)
+    assert not watch.has_acted(100)
+    (tmp_path / "exit").write_text("{}")
+    assert not watch.has_acted(109)
+    assert watch.has_acted(110)

@@ -131,3 +131,68 @@ def test_the_job_ends_also_if_its_sender_does_not_respond_to_sigkill(
 
     assert senders
     assert time.monotonic() - began < 10
+
+
+def test_a_later_attempt_begins_with_the_end_of_the_one_before(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCRUN_ATTEMPT", "1")
+    for events, sent in (((STARTED, FIRST_STEP), []), ((FAILED,), [STARTED])):
+        messages = job.messages(*events)
+        messages.tell_start()
+        messages.tick()
+        until = time.monotonic() + 20
+        while messages._children and time.monotonic() < until:
+            messages.tick()
+            time.sleep(0.01)
+        assert job.sent() == sent
+
+
+@pytest.mark.parametrize(
+    ("elements", "sent"), [(0, [STARTED, STARTED]), (2, [STARTED])], ids=["jobs", "sweep"]
+)
+def test_of_the_elements_of_a_sweep_one_tells_of_the_start(
+    job: Job, elements: int, sent: list[str]
+) -> None:
+    for _ in range(2):
+        messages = job.messages(STARTED, elements=elements)
+        messages.tell_start()
+        while messages._children:
+            messages.tick()
+            time.sleep(0.01)
+    assert job.sent() == sent
+
+
+def test_a_failed_attempt_that_is_followed_by_another_is_no_end(job: Job) -> None:
+    job.messages(FINISHED).tell_end(failed=True, over=False)
+    assert job.sent() == []
+    job.messages(FAILED).tell_end(failed=True, over=False)
+    assert job.sent() == ["end"]
+    job.messages(FINISHED).tell_end(failed=True)
+    assert job.sent() == ["end", "end"]
+
+
+@pytest.mark.parametrize("name", ["rank-0.out", "rank-0.err"])
+def test_output_for_a_minute_counts_as_the_first_step(job: Job, name: str) -> None:
+    messages = job.messages(FIRST_STEP)
+    assert not messages._has_come(FIRST_STEP, 100.0)
+    (job.folder / name).write_text("loss", encoding="utf-8")
+    assert not messages._has_come(FIRST_STEP, 200.0)
+    assert not messages._has_come(FIRST_STEP, 259.0)
+    assert messages._has_come(FIRST_STEP, 261.0)
+
+
+def test_without_its_python_a_job_sends_nothing(job: Job) -> None:
+    messages = job.messages(FINISHED)
+    job.sender.unlink()
+    messages.tell_end(failed=False)
+    assert job.sent() == []
+
+
+def test_a_sender_that_takes_too_long_is_killed(job: Job) -> None:
+    job.sender.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    messages = job.messages(FINISHED)
+    began = time.monotonic()
+    messages.tell_end(failed=False, wait_s=0.1)
+    assert messages._children == {}
+    assert time.monotonic() - began < 30
