@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.in_job.probe import rank_processes
 from hpcrun.in_job.probe.rank_processes import (
     NONE,
     Process,
@@ -219,3 +220,67 @@ def test_a_call_that_fails_stops_no_other() -> None:
 
     in_threads([fail, lambda: called.append(1)], soon())
     assert called == [1]
+
+
+SPY = """#!/bin/sh
+test -e {folder}/$5 && exec cat {folder}/$5
+echo "Error: no such process" >&2
+exit 1
+"""
+FORKS = """
+import os, sys, time
+workers = []
+for _ in range(2):
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+    workers.append(pid)
+print(*workers, flush=True)
+time.sleep(60)
+"""
+
+
+@contextmanager
+def forking(tmp_path: Path) -> Iterator[list[Process]]:
+    """A rank with two workers, and a py-spy that prints a file for each process."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "py-spy").write_text(SPY.format(folder=tmp_path))
+    (folder / "py-spy").chmod(0o755)
+    env = {"PATH": f"{folder}:/usr/bin:/bin"}
+    argv = [sys.executable, "-c", FORKS]
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE) as started:
+        assert started.stdout
+        pids = [started.pid, *map(int, started.stdout.readline().split())]
+        yield [Process(pid) for pid in pids]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("stack", "number"), [("in torch/utils/data/dataloader.py", 1), ("in train.py", 0)]
+)
+def test_the_workers_are_shown_for_which_a_rank_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: str, number: int
+) -> None:
+    with forking(tmp_path) as processes:
+        program, worker, other = processes
+        (tmp_path / str(program.pid)).write_text(stack)
+        (tmp_path / str(worker.pid)).write_text("in _worker_loop")
+        (tmp_path / str(other.pid)).write_text("in another process")
+        monkeypatch.setattr(rank_processes, "find_py_spy", lambda *_: f"{tmp_path}/bin/py-spy")
+        rank = RankReading(5, processes, "", soon())
+        rank.observe()
+    assert (rank.answer["how"], rank.answer["stack"]) == ("py-spy", stack)
+    assert rank.answer["workers"] == ["in _worker_loop"] * number
+
+
+def test_a_rank_that_py_spy_cannot_read_lacks_a_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with forking(tmp_path) as processes:
+        monkeypatch.setattr(rank_processes, "find_py_spy", lambda *_: f"{tmp_path}/bin/py-spy")
+        rank = RankReading(5, processes, "", soon())
+        rank.observe()
+    assert rank.answer["lacks"] == "py-spy: no such process"
+    assert "stack" not in rank.answer
