@@ -206,5 +206,6 @@ def test_the_address_of_a_node_is_that_of_its_route_to_another(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HPCRUN_NODE_ADDR", "n1")
-    (attempt.folder / "hosts").write_text("n1\n127.0.0.9\n")
+    monkeypatch.setenv("HPCRUN_HOST_SUFFIX", ".9")
+    (attempt.folder / "hosts").write_text("n1\n127.0.0\n")
     assert ray._address() == "127.0.0.1"

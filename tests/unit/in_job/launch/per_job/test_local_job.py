@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,20 @@ def test_a_failure_is_not_retried_unless_asked(job: Attempt) -> None:
     command = [*LAUNCH, "node", "--", *RANK, "sh", "-c", "exit 3"]
     assert launch(job, "--warn 60 --requeue 1", *command)[0] == 3
     assert (end(job)["how"], end(job)["reason"]) == ("", "failure")
+
+
+def test_the_same_exception_twice_is_not_retried(job: Attempt) -> None:
+    program = job.run / "train.py"
+    program.write_text("raise ValueError('bad data')\n")
+    (job.folder / "start").write_text(json.dumps({"started": time.time()}))
+    options = "--warn 60 --restarts 5 --retry-on-failure"
+    command = [*LAUNCH, "node", "--", *RANK, sys.executable, "-S", str(program)]
+    status, log = launch(job, options, *command)
+    assert status == 1
+    same = "attempts 1 and 2 ended with the same ValueError at train.py:1, without a new step"
+    assert f"hpcrun: not retried: {same}\n" in log
+    assert (end(job)["how"], end(job, 1)["how"]) == ("restart", "")
+    assert end(job, 1)["message"] == f"not retried: {same}"
 
 
 def test_the_message_of_a_failed_role_is_that_of_the_job(job: Attempt) -> None:
