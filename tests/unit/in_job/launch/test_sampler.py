@@ -405,3 +405,30 @@ def test_a_row_of_each_gpu_is_a_mean_over_time_and_the_most_memory() -> None:
         "rdma": 6.0,
         "gpus": [[0, pytest.approx(0.4), 50, 81, 300.0], [1, 0.5, 7, 80, 100.0]],
     }
+
+
+@pytest.mark.parametrize(
+    ("readings", "network", "rdma"),
+    [
+        pytest.param([(100, 10), (300, 50)], 100, 20, id="both"),
+        pytest.param([(100, None), (300, None)], 100, None, id="no device"),
+        pytest.param([(100, None), (300, 50)], 100, None, id="a new device"),
+        pytest.param([(300, 50), (100, 10)], 0, 0, id="counters begin again"),
+    ],
+)
+def test_a_rate_is_the_difference_of_two_readings(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    readings: list[tuple[int, int | None]],
+    network: int,
+    rdma: int | None,
+) -> None:
+    this = sampled(tmp_path, monkeypatch, list)
+    clock = count(1, 2)
+    at(monkeypatch, monotonic=lambda: next(clock))
+    given = iter(readings)
+    monkeypatch.setattr(Traffic, "read", lambda _: next(given))
+    tick(this, 2)
+    sample = json.loads((tmp_path / "node-a.use").read_text().splitlines()[1])
+    assert (sample["network"], sample["rdma"]) == (network, rdma)
+    this.end()
