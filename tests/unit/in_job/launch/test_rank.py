@@ -143,7 +143,8 @@ def test_a_failure_that_the_job_ignores_is_marked(
 def test_what_a_program_leaves_is_killed(
     attempt: Attempt, options: tuple[str, ...], status: int, stays: bool
 ) -> None:
-    text = f"sleep 60 >&- 2>&- & echo $!; exit {status}"
+    # in a session of its own, which no signal to the group of the program reaches
+    text = f"setsid sleep 60 >&- 2>&- & echo $!; exit {status}"
     attempt.launch("rank", *options, "--", "sh", "-c", text, **{**TASK, "SLURM_PROCID": "3"})
     left = int(attempt.text("rank-3.out"))
     assert is_running(left) == stays

@@ -131,7 +131,8 @@ def test_a_role_may_end_just_before_the_role_it_serves(attempt: Attempt, roles: 
 def test_when_the_roles_that_decide_have_ended_the_others_are_ended(
     attempt: Attempt, roles: Path
 ) -> None:
-    command = [*RANK, "sh", "-c", "trap 'exit 9' TERM; echo up; sleep 60 & wait"]
+    late = "trap 'sleep 0.3; echo late; exit' TERM; echo up; sleep 60 & wait"
+    command = [*RANK, "sh", "-c", f'sh -c "{late}" & trap "exit 9" TERM; wait']
     words = block("server", "--task 0 --first-rank 0 --on-exit fail", *command)
     process = attempt.start("role", "--", *words, *TRAINER)
     attempt.until("up", "rank-0.out")
@@ -139,6 +140,7 @@ def test_when_the_roles_that_decide_have_ended_the_others_are_ended(
     assert process.wait(20) == 0
     record = attempt.record("rank-0.exit")
     assert (record["status"], record["told"]) == (9, "cleared")
+    assert attempt.text("rank-0.out") == "up\nlate\n"
     assert message(roles) == ""
 
 
