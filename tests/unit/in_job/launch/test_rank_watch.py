@@ -1,0 +1,162 @@
+"""What the wrapper of a rank makes of signals, of its node and of its program's connections."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hpcrun.in_job.launch import node_folder, rendezvous
+from hpcrun.in_job.launch.node_folder import NodeFolder
+from hpcrun.in_job.launch.rank import Rank
+from hpcrun.in_job.launch.rendezvous import ListeningSocket, problem_of_listeners
+from tests.unit.in_job.attempts import Attempt
+
+
+def wrapper(**attributes: Any) -> Rank:
+    """Return the wrapper of rank 3, of which nothing has started."""
+    rank = Rank.__new__(Rank)
+    for name, value in {"rank": 3, "pid": 0, **attributes}.items():
+        setattr(rank, f"_{name}", value)
+    return rank
+
+
+# --- the connections of its program --------------------------------------------------------------
+
+
+def test_a_rank_that_is_alone_for_a_minute_is_reported(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = SimpleNamespace(is_alone=True, observe=lambda: None)
+    now_s = time.monotonic()
+    rank = wrapper(links=links, started_at=now_s, is_reported=False)
+    mark = attempt.folder / "rank-3.alone"
+    for later_s, is_alone, is_reported in (
+        (59, True, False),
+        (61, True, True),
+        (62, True, True),
+        (63, False, False),
+        (64, True, True),
+    ):
+        links.is_alone = is_alone
+        monkeypatch.setattr(time, "monotonic", lambda later_s=later_s: now_s + later_s)
+        rank._look_for_links()
+        assert mark.exists() == is_reported
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_the_record_says_whether_a_rank_was_alone(attempt: Attempt, is_alone: bool) -> None:
+    rank = wrapper(links=SimpleNamespace(is_alone=is_alone), signalled="")
+    rank._write_exit(0, heard=False)
+    assert attempt.record("rank-3.exit")["alone"] is is_alone
+
+
+# --- signals -------------------------------------------------------------------------------------
+
+
+def heard_from(pid: int, number: int = signal.SIGTERM) -> Any:
+    return SimpleNamespace(si_pid=pid, si_signo=number)
+
+
+@pytest.mark.parametrize(
+    ("contained", "is_parent", "is_echo"),
+    [(False, True, False), (True, True, True), (True, False, False)],
+)
+def test_in_a_container_a_signal_of_the_runtime_is_a_copy(
+    contained: bool, is_parent: bool, is_echo: bool
+) -> None:
+    rank = wrapper(contained=contained, is_task=False, heard_at={})
+    sender = os.getppid() if is_parent else os.getpid()
+    assert rank._is_echo(heard_from(sender)) == is_echo
+
+
+def test_a_task_in_a_container_gets_a_copy_within_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rank = wrapper(contained=True, is_task=True, heard_at={})
+    now_s = 100.0
+    echoes = []
+    for later_s, number in ((0, 15), (0.5, 15), (0.6, 10), (2, 15), (3.5, 15)):
+        monkeypatch.setattr(time, "monotonic", lambda later_s=later_s: now_s + later_s)
+        echoes.append(rank._is_echo(heard_from(1, number)))
+    assert echoes == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("files", "signalled"),
+    [
+        ([], ""),
+        (["stop-terminated"], "TERM"),
+        (["stop-time_limit"], ""),
+        (["stop-terminated", "cleared"], "cleared"),
+    ],
+)
+def test_the_folder_of_the_node_tells_why_a_program_was_ended(
+    attempt: Attempt, files: list[str], signalled: str
+) -> None:
+    folder: NodeFolder = node_folder.make()
+    for name in files:
+        folder.claim(name)
+    assert wrapper(folder=folder)._signalled_by_node() == signalled
+    folder.leave(*files)
+
+
+# --- who listens where a rank's clients connect --------------------------------------------------
+
+
+def at(address: str, user: int | None = None) -> ListeningSocket:
+    """A socket of this user, or of another one."""
+    return ListeningSocket(address=address, user=os.getuid() if user is None else user)
+
+
+OTHER = os.getuid() + 1
+HOST = "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("listeners", "host", "problem"),
+    [
+        pytest.param([], HOST, None, id="nobody"),
+        pytest.param([at(HOST)], HOST, "", id="here"),
+        pytest.param([at("0.0.0.0")], HOST, "", id="everywhere"),
+        pytest.param([at("0.0.0.0")], "127.0.0.1", "", id="everywhere, for this node"),
+        pytest.param(
+            [at(HOST), at("127.0.0.1", OTHER)], HOST, "", id="another one for this node alone"
+        ),
+        pytest.param([at(HOST), at("::", OTHER)], HOST, rendezvous.ANOTHER_USER, id="another one"),
+        pytest.param(
+            [at("127.0.0.1")],
+            HOST,
+            f"the program listens on 127.0.0.1, and its clients connect to {HOST}",
+            id="for this node alone",
+        ),
+        pytest.param(
+            [at("10.0.0.9"), at("10.0.0.8")],
+            HOST,
+            f"the program listens on 10.0.0.8, 10.0.0.9, and its clients connect to {HOST}",
+            id="elsewhere",
+        ),
+    ],
+)
+def test_a_port_is_a_problem_if_clients_do_not_reach_this_user_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    listeners: list[ListeningSocket],
+    host: str,
+    problem: str | None,
+) -> None:
+    monkeypatch.setattr(rendezvous, "listeners_of", lambda _: listeners)
+    assert problem_of_listeners(8000, host) == problem
+
+
+def test_a_socket_that_listens_is_found_with_its_user() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert rendezvous.listeners_of(port) == [at("127.0.0.1")]
+        with socket.create_connection(("127.0.0.1", port)):
+            assert len(rendezvous.listeners_of(port)) == 1
+    assert rendezvous.listeners_of(port) == []
