@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from hpcrun.cli.commands import COMMANDS
-from hpcrun.errors import PlanError, UsageError
+from hpcrun.errors import InterruptedByUser, PlanError, SchedulerError, UsageError
 from hpcrun.features.remote import WRITTEN, copy_home, written_files
-from hpcrun.features.remote.connection import Connection
-from hpcrun.features.remote.copy_home import Copy, rsync_problem
+from hpcrun.features.remote.connection import Connection, NotConnectedError
+from hpcrun.features.remote.copy_home import Copied, Copy, check_rsync, rsync_problem
 from hpcrun.features.remote.line_options import options_of, values_of
 from hpcrun.features.remote.written_files import WrittenFiles
 from hpcrun.machine.process import Completed
@@ -90,3 +91,88 @@ def test_a_path_that_names_no_file_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(written_files, "rsync_problem", lambda: "")
     with pytest.raises(UsageError, match="is not the name of a file"):
         written_files.written_files(Connection("far", "/x"), "share", ["share", "-o", "/"])
+
+
+COPY = Copy(Connection("far", "/run/far"), "/scratch/run", Path("/here/out"), ["+ /*.out", "- *"])
+NUMBERS = (
+    "Number of files: 9 (reg: 7, dir: 2)\n"
+    "Number of regular files transferred: 3\n"
+    "Total file size: 999 bytes\n"
+    "Total transferred file size: 2048 bytes\n"
+)
+
+
+def test_a_host_can_neither_make_links_nor_give_rights() -> None:
+    argv = COPY._argv(most=1)
+    for option in ("links", "devices", "specials", "perms", "owner", "group"):
+        assert f"--no-{option}" in argv
+    assert "--chmod=D700,F644" in argv
+
+
+def test_the_first_rules_leave_out_names_that_control_a_terminal() -> None:
+    argv = COPY._argv(most=1)
+    rules = [word for word in argv if word.startswith("--filter=")]
+    assert rules[0] == "--filter=- *[[:cntrl:]]*"
+    assert len(rules) == 4
+    assert rules[2:] == ["--filter=+ /*.out", "--filter=- *"]
+
+
+def test_the_content_of_a_folder_comes_into_a_folder_here() -> None:
+    assert COPY._argv(most=1)[-3:] == ["--", "far:/scratch/run/", "/here/out/"]
+
+
+def test_files_that_exist_here_are_kept_only_where_that_was_asked() -> None:
+    assert "--ignore-existing" not in COPY._argv(most=1)
+    keeping = Copy(COPY.connection, COPY.source, COPY.target, [], keeps_existing=True)
+    assert "--ignore-existing" in keeping._argv(most=1)
+
+
+@pytest.mark.parametrize("status", [0, 24])
+def test_what_was_copied_counts_also_if_files_vanished_meanwhile(status: int) -> None:
+    assert COPY._result(status, NUMBERS, "") == Copied(3, 2048)
+
+
+@pytest.mark.usefixtures("here")
+def test_an_answer_without_numbers_is_an_error() -> None:
+    with pytest.raises(SchedulerError, match="cannot be copied from far: no message"):
+        COPY._result(0, "hello", "")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_connection_that_is_lost_is_said_instead_of_what_rsync_says() -> None:
+    gone = Copy(Connection("gone", "/run/gone"), "/x", Path("/x"), [])
+    with pytest.raises(NotConnectedError, match="there is no connection to gone"):
+        gone._result(255, "", "rsync error: unexplained")
+
+
+def test_ctrl_c_is_no_failure_of_the_host() -> None:
+    with pytest.raises(InterruptedByUser):
+        COPY._result(-signal.SIGINT, NUMBERS, "")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        ("file a: Permission denied\nrsync error: some (code 23)\n\n", "file a: Permission denied"),
+        ("first\nlast\nrsync: [generator] write error\n", "last"),
+        ("rsync: connection unexpectedly closed\nrsync error: x\n", "rsync error: x"),
+        ("", "no message"),
+        ("x" * 400, "x" * 300),
+    ],
+    ids=["before what follows", "the last", "only what follows", "nothing", "long"],
+)
+def test_the_cause_is_the_last_line_that_does_not_follow_from_another(
+    stderr: str, reason: str
+) -> None:
+    with pytest.raises(SchedulerError) as caught:
+        COPY._result(23, "", stderr)
+    assert caught.value.message == f"the files cannot be copied from far: {reason}"
+
+
+def test_fetching_needs_an_rsync_that_checks_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Completed("rsync", 0, "rsync  version 3.1.3  protocol version 31", "")
+    monkeypatch.setattr(copy_home, "run_command", lambda *_, **__: old)
+    with pytest.raises(PlanError, match=r"rsync  version 3\.1\.3 does not check") as caught:
+        check_rsync()
+    assert caught.value.hint == "install rsync 3.2.5 or later on this machine"

@@ -16,9 +16,8 @@ import pytest
 
 from hpcrun.errors import SchedulerError
 from hpcrun.features.remote import ATTACHED, TypedHost, on_host
-from hpcrun.features.remote.connection import Connection, Remote, copy_after
+from hpcrun.features.remote.connection import Connection, copy_after
 from hpcrun.features.remote.from_host import FromHost
-from hpcrun.features.remote.login import remember
 from hpcrun.views.text import written_line
 
 
@@ -60,20 +59,6 @@ def test_start_up_files_that_print_without_end_are_one_message() -> None:
             copy_after(b"MARK\n", process.stdout.fileno(), lambda _: None)
         with suppress(ProcessLookupError):
             process.kill()
-
-
-@pytest.fixture
-def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A host whose ssh runs its commands here; returns the folder for what stands for hpcrun."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    ssh = tmp_path / "ssh"
-    ssh.write_text(
-        '#!/bin/sh\ncase "$*" in *"-O check"*) exit 0; esac\nfor last; do :; done\neval "$last"\n'
-    )
-    ssh.chmod(0o755)
-    remember("far", Remote(str(tmp_path / "there"), "0.1.0", os.environ["PATH"]))
-    return tmp_path
 
 
 def test_a_command_there_whose_reader_has_gone_ends_without_a_traceback(far: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
-from hpcrun.errors import PlanError
+from hpcrun.errors import HpcrunError, PlanError, SchedulerError
 from hpcrun.features.remote import login
-from hpcrun.features.remote.connection import Connection, Remote
-from hpcrun.features.remote.login import check_logins, remember
+from hpcrun.features.remote.connection import Connection, Remote, known, own_control, record_path
+from hpcrun.features.remote.login import _fields_of, check_logins, find_hpcrun, remember
 from hpcrun.machine.process import Completed
 from hpcrun.version import __version__
+from tests.unit.features.remote.hosts import program
 
 PROGRAM = "/home/me/bin/hpcrun"
 RSYNC = "rsync  version 3.2.7  protocol version 31\n"
@@ -85,3 +87,115 @@ def test_a_machine_without_ssh_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PlanError, match="this machine has none"):
         login.connect("far")
+
+
+def said(name: str, value: str | bytes) -> str:
+    """A line of a host's answer."""
+    data = value if isinstance(value, bytes) else value.encode()
+    return f"{name} {b64encode(data).decode()}\n"
+
+
+def test_the_fields_of_an_answer_are_those_that_are_known() -> None:
+    text = said("path", "/bin:/usr/bin") + said("host", "far") + said("version", "hpcrun 0.2")
+    assert _fields_of(text) == {"path": "/bin:/usr/bin", "version": "hpcrun 0.2"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "path",
+        "path not-base64!\n",
+        said("path", b"\xff"),
+        said("path", "/a\x1b[2J"),
+        said("path", "x" * 20_000),
+    ],
+    ids=["empty", "no base64", "no UTF-8", "a control character", "too long"],
+)
+def test_a_field_that_no_login_shell_has_is_left_out(line: str) -> None:
+    assert not _fields_of(line).get("path")
+
+
+@pytest.fixture
+def host(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host on this machine, without hpcrun; returns its folder of programs."""
+    folder = here / "there"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(here))
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    monkeypatch.setenv("PATH", f"{folder}:{here}:/usr/bin:/bin")
+    (here / ".profile").write_text(f"PATH={folder}:/usr/bin:/bin\necho welcome\n")
+    return folder
+
+
+def test_a_login_shell_tells_what_commands_there_need(host: Path) -> None:
+    remote, warning = find_hpcrun(Connection("far", own_control("far")))
+    assert remote == Remote("", "", f"{host}:/usr/bin:/bin", "/etc/slurm.conf")
+    assert warning is None
+    assert known("far") == remote
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [("hpcrun 0.0.1", "0.0.1"), ("hpcrun 1.0.dev1+x", "1.0.dev1+x"), ("other 1", ""), ("", "")],
+)
+def test_a_program_there_is_hpcrun_if_it_says_its_version(
+    host: Path, printed: str, version: str
+) -> None:
+    there = program(host / "hpcrun", f"echo '{printed}'")
+    remote, warning = find_hpcrun(Connection("far", own_control("far")))
+    assert remote.version == version
+    assert remote.hpcrun == (str(there) if version else "")
+    if version:
+        assert warning == (
+            f"hpcrun {version} is installed there, and {__version__} here; the same on both: "
+            "hpcrun login far --install"
+        )
+
+
+def test_the_version_that_login_installed_comes_before_that_on_the_path(host: Path) -> None:
+    program(host / "hpcrun", "echo hpcrun 0.0.1")
+    folder = host.parent / f".local/share/hpcrun/remote/{__version__}/bin"
+    folder.mkdir(parents=True)
+    own = program(folder / "hpcrun", f"echo hpcrun {__version__}")
+    remote, warning = find_hpcrun(Connection("far", own_control("far")))
+    assert remote.hpcrun == str(own)
+    assert warning is None
+
+
+def test_a_connection_of_the_users_own_ssh_is_remembered(host: Path) -> None:
+    remote, _ = find_hpcrun(Connection("far", "/run/own"))
+    assert remote.control == "/run/own"
+
+
+def test_a_host_that_answers_something_else_is_refused(host: Path) -> None:
+    program(host.parent / "ssh", "echo This account is not available")
+    with pytest.raises(SchedulerError, match="the login shell of far did not answer") as caught:
+        find_hpcrun(Connection("far", own_control("far")))
+    assert caught.value.hint == "see what it prints: ssh far true"
+    assert known("far") is None
+
+
+def test_a_host_that_cannot_be_remembered_is_one_message() -> None:
+    own_control("far", make=True)
+    Path(record_path("far")).mkdir()
+    with pytest.raises(HpcrunError, match=r"\.far\.json cannot be written: "):
+        remember("far", Remote(PROGRAM, __version__, "/usr/bin"))
+
+
+@pytest.mark.parametrize(
+    ("printed", "control"),
+    [
+        ("hostname far.org\ncontrolpath /run/own\n", "/run/own"),
+        ("controlpath none\n", None),
+        ("controlpath relative\n", None),
+        ("hostname far.org\n", None),
+        ("", None),
+    ],
+)
+def test_a_connection_is_shared_where_the_users_ssh_says_so(
+    here: Path, printed: str, control: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "run_command", lambda *_, **__: Completed("ssh -G", 0, printed, ""))
+    found = login._shared_by_user("far")
+    assert found == (None if control is None else Connection("far", control))
