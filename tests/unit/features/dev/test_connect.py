@@ -1,0 +1,226 @@
+"""What hpcrun dev does on the machine of the person, with a program in place of ssh."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.hooks import Elsewhere
+from hpcrun.errors import HpcrunError, SchedulerError
+from hpcrun.features.dev import command
+from hpcrun.features.dev.command import (
+    DevHooks,
+    _connect,
+    _forward_jupyter,
+    _has_timed_out,
+    _idle_seconds,
+    _jupyter_port,
+    _way,
+)
+from hpcrun.features.dev.ssh_files import Address
+from tests.unit.builders import write
+
+CONFIG = Path("/home/me/.ssh/hpcrun.config")
+RUN_ID = "20260102-030405-dev-0a1b"
+TOKEN = "0123456789abcdef"
+END_S = 1_800_000_000.0
+DOOR = Address(
+    run=RUN_ID,
+    job="4711",
+    user="me",
+    node="n7",
+    host_key="ssh-ed25519 AAAA",
+    folder=f"/runs/{RUN_ID}/dev",
+    local="/tmp/hpcrun-dev-x",
+    cwd="/home/me/work",
+    program=("/opt/python", "dev.py"),
+    relay=("/opt/python", "relay.py"),
+    ends_s=END_S,
+    host="",
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "way"),
+    [
+        ({}, "shell"),
+        ({"ssh": True}, "ssh"),
+        ({"code": True}, "code"),
+        ({"jupyter": True}, "jupyter"),
+    ],
+)
+def test_without_a_way_it_is_a_shell(asked: dict[str, bool], way: str) -> None:
+    assert _way(**{"jupyter": False, "code": False, "ssh": False, **asked}) == way
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds"), [(None, None), ("0", 0), ("30m", 1800), ("3h", 10800)]
+)
+def test_a_limit_of_idleness_may_be_none(typed: str | None, seconds: int | None) -> None:
+    assert _idle_seconds(typed) == seconds
+
+
+def test_a_run_has_the_same_port_each_time() -> None:
+    port = _jupyter_port(RUN_ID)
+    assert port == _jupyter_port(RUN_ID)
+    assert port != _jupyter_port(f"{RUN_ID}-other")
+    assert 20_000 <= port < 30_000
+
+
+def test_a_port_that_another_program_has_is_not_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    usual = _jupyter_port(RUN_ID)
+    with socket.create_server(("127.0.0.1", usual)):
+        other = _jupyter_port(RUN_ID)
+    assert other != usual
+    assert other >= 1024
+    assert f"another program has port {usual}" in capsys.readouterr().err
+
+
+class Clock:
+    """The time of this machine, which only pauses move on."""
+
+    def __init__(self, now_s: float) -> None:
+        self.now_s = now_s
+
+    def time(self) -> float:
+        return self.now_s
+
+    def sleep(self, pause_s: float) -> None:
+        self.now_s += pause_s
+
+
+@pytest.mark.parametrize(
+    ("before_end_s", "states", "has_timed_out"),
+    [
+        (91.0, ["TIMEOUT"], False),
+        (90.0, ["TIMEOUT"], True),
+        (0.0, ["RUNNING", "COMPLETING", "TIMEOUT"], True),
+        (-60.0, ["CANCELLED"], False),
+        (0.0, ["RUNNING"] * 15, False),
+        (0.0, ["RUNNING"] * 14 + ["TIMEOUT"], True),
+        (0.0, ["away"], False),
+    ],
+)
+def test_a_connection_that_ends_near_the_time_limit_may_have_reached_it(
+    monkeypatch: pytest.MonkeyPatch, before_end_s: float, states: list[str], has_timed_out: bool
+) -> None:
+    monkeypatch.setattr(command, "time", Clock(END_S - before_end_s))
+    left = iter(states)
+
+    def state() -> str:
+        now = next(left)
+        if now == "away":
+            raise HpcrunError("Slurm does not respond")
+        return now
+
+    assert _has_timed_out(DOOR, state) == has_timed_out
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the program that stands for ssh."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    path = write(tmp_path / "ssh", "")
+    path.chmod(0o755)
+    return path
+
+
+def forward(ssh: Path, lines: str) -> int:
+    """The exit status with a program of these lines in place of ssh."""
+    ssh.write_text(f"#!/bin/sh\n{lines}\n")
+    return _forward_jupyter(DOOR, CONFIG, lambda: "RUNNING")
+
+
+def test_the_address_of_jupyter_has_the_port_here_and_its_token(
+    ssh: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "time", Clock(0.0))
+    lines = f"""printf '%s\\n' "$@" >{ssh}.args; echo '{{"token": "{TOKEN}"}}'"""
+    with pytest.raises(SchedulerError, match="the connection to job 4711 has ended") as caught:
+        forward(ssh, lines)
+    assert caught.value.hint
+    assert caught.value.hint.startswith("hpcrun dev 4711 --jupyter connects again")
+    port = _jupyter_port(RUN_ID)
+    printed = capsys.readouterr()
+    assert printed.out == f"jupyter    http://127.0.0.1:{port}/?token={TOKEN}\n"
+    assert printed.err.startswith("On n7, job 4711. ")
+    assert Path(f"{ssh}.args").read_text().splitlines() == [
+        "-F",
+        str(CONFIG),
+        "-T",
+        "-o",
+        "ExitOnForwardFailure=yes",
+        "-L",
+        f"127.0.0.1:{port}:/tmp/hpcrun-dev-x/jupyter/socket",
+        "hpcrun-4711",
+        f"/opt/python dev.py jupyter {DOOR.folder}",
+    ]
+
+
+def test_a_job_at_its_time_limit_says_so(ssh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "time", Clock(END_S))
+    ssh.write_text(f"""#!/bin/sh\necho '{{"token": "{TOKEN}"}}'\n""")
+    with pytest.raises(SchedulerError, match="job 4711 has reached its time limit"):
+        _forward_jupyter(DOOR, CONFIG, lambda: "TIMEOUT")
+
+
+@pytest.mark.parametrize("line", ["hello", '{"token": "x"}', '{"token": "0123"}'])
+def test_a_node_that_answers_something_else_is_not_shown(ssh: Path, line: str) -> None:
+    with pytest.raises(SchedulerError, match="n7 did not answer with a token of Jupyter"):
+        forward(ssh, f"echo '{line}'")
+
+
+@pytest.mark.parametrize(("ends", "status"), [(0, 1), (1, 1), (255, 255)])
+def test_a_jupyter_that_does_not_start_is_a_failure(
+    ssh: Path, capsys: pytest.CaptureFixture[str], ends: int, status: int
+) -> None:
+    assert forward(ssh, f"exit {ends}") == status
+    assert capsys.readouterr().err.startswith("hint: hpcrun dev 4711 --jupyter connects again")
+
+
+@pytest.mark.parametrize(
+    ("included", "line"),
+    [(True, "ssh hpcrun-4711"), (False, f"ssh -F {CONFIG} hpcrun-4711")],
+    ids=["included", "not included"],
+)
+def test_ssh_needs_no_file_where_it_is_included(
+    monkeypatch: pytest.MonkeyPatch, included: bool, line: str
+) -> None:
+    monkeypatch.setattr(command, "is_included", lambda *_, **__: included)
+    outcome = _connect(DOOR, CONFIG, "ssh", {"run": RUN_ID}, lambda: "RUNNING", yes=False)
+    assert outcome.text
+    (part,) = outcome.text()
+    assert part.lines == ("node       n7, job 4711", f"ssh        {line}")
+    assert outcome.document
+    assert outcome.document() == {"run": RUN_ID, "name": "hpcrun-4711", "ssh": line.split()}
+
+
+def test_an_editor_opens_the_folder_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "is_included", lambda *_, **__: False)
+    outcome = _connect(DOOR, CONFIG, "code", {}, lambda: "RUNNING", yes=False)
+    assert outcome.text
+    (part,) = outcome.text()
+    assert part.lines[2] == ("editor     code --remote ssh-remote+hpcrun-4711 /home/me/work")
+    assert [line.split()[0] for line in part.lines[3:]] == ["setting", "setting"]
+
+
+def there(document: dict[str, Any] | None = None) -> Elsewhere:
+    """Another machine, which answers every question with this document."""
+
+    def answer(_: Sequence[str]) -> dict[str, Any]:
+        assert document is not None, "it was asked"
+        return document
+
+    return Elsewhere("far", answer, lambda argv: ["ssh", "far", *argv])
+
+
+@pytest.mark.parametrize(
+    "line", ["dev", "dev 4711", "dev --ssh --help", "dev --code -h", "dev --jupyter --dry-run"]
+)
+def test_a_shell_on_a_host_needs_nothing_here(line: str) -> None:
+    assert DevHooks().run_partly_here(line.split(), there()) is None
