@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,33 @@ def test_a_run_of_an_older_hpcrun_has_no_listener(node: Node) -> None:
     with pytest.raises(PlanError, match="was submitted by an older hpcrun"):
         open_door(node)
     assert node.started == []
+
+
+def test_a_run_is_reached_by_what_its_listener_says(node: Node) -> None:
+    node.open_door(sshd="/usr/sbin/sshd", python="/opt/python")
+    document = open_door(node, walltime_s=3600)
+    folder = RunFolder(node.folder).element(0).path / "dev"
+    program = str(RunFolder(node.folder).programs("runtime") / f"{PROGRAM}.py")
+    assert document["host_key"].startswith("ssh-ed25519 ")
+    assert len(document["host_key"].split()) == 2
+    assert document["program"] == ["/opt/python", "-ESB", program]
+    assert document["relay"] == ["/opt/python", "-ESB", program, "relay", str(folder)]
+    assert (document["node"], document["local"], document["cwd"]) == ("n1", "/tmp/x", "/work")
+    assert (document["run"], document["job"]) == (RUN_ID, "4711")
+
+
+@pytest.mark.parametrize(
+    ("walltime_s", "elapsed_s", "ends_s"),
+    [(3600, None, 3600), (3600, 600, 3000), (None, 600, 7 * 86400 - 600)],
+)
+def test_the_end_of_a_job_follows_from_its_time_limit(
+    node: Node, walltime_s: int | None, elapsed_s: int | None, ends_s: float
+) -> None:
+    node.open_door(sshd="/usr/sbin/sshd")
+    context = Context({"HPCRUN_RUNS": str(node.folder.parent)}, node.folder)
+    status = LastStatus("RUNNING", 1.0, elapsed_s=elapsed_s)
+    running = replace(item(node, walltime_s=walltime_s), status=status)
+    assert DevRun(context, RUN_ID, 0).open(running, "ssh-ed25519 AAAA me")["ends_s"] == ends_s
 
 
 def test_the_newest_keys_are_let_in(node: Node) -> None:
