@@ -32,6 +32,14 @@ class Node:
         return dict(json.loads((self.run / "door").read_text()))
 
 
+@pytest.fixture(autouse=True)
+def _own_umask() -> Iterator[None]:
+    """The program on the node changes the umask of its process."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     found = Node(tmp_path)
