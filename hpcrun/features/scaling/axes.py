@@ -218,7 +218,7 @@ def brief(value: float) -> str:
     """Return ``235k`` for 235,400: a number that fits into a figure."""
     for letter, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= 10 * size:
-            return f"{value / size:.3g}{letter}"
+            return f"{number_text(value / size)}{letter}"
     return number_text(value)
 
 
