@@ -16,6 +16,7 @@ from hpcrun.features.notify.message_text import clean_line, message_of
 from hpcrun.features.notify.send import Message
 from hpcrun.job.request.notify_options import EVENTS, Notify
 from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.text.patterns import compile_pattern
 from hpcrun.runs.record import LastStatus
 from tests.unit.builders import run, write
 
@@ -278,3 +279,72 @@ def test_the_counts_of_a_sweep_that_was_cancelled_are_told_once(tmp_path: Path) 
     sweep = RunStatus(run(), tmp_path, status, elements=(element,))
     sent = message_of("finished", sweep, NOW_S, lambda _: "", dict)
     assert sent.body.count("1 cancelled") == 1
+
+
+def test_a_run_that_did_not_wait_long_started_at_once(tmp_path: Path) -> None:
+    record(tmp_path)
+    at_once = in_job(tmp_path)
+    for before_s, title in ((59, "train started"), (60, "train started after 60 s in the queue")):
+        item = replace(at_once, run=replace(at_once.run, created_s=NOW_S - 100 - before_s))
+        assert message_of("started", item, NOW_S, lambda _: "", dict).title == title
+
+
+@pytest.mark.parametrize(
+    ("metrics", "title"),
+    [('{"time": 9990, "step": 1, "loss": 2.5}\n', "first step"), ("", "first output")],
+)
+def test_the_first_step_is_told_with_its_metrics(tmp_path: Path, metrics: str, title: str) -> None:
+    attempt = record(tmp_path)
+    write(attempt / "rank-0.metrics", metrics)
+    said = message(tmp_path, "first-step")
+    assert said.title == f"train: {title}"
+    assert said.kind == "info"
+    assert said.body.splitlines()[0] == ("step=1 loss=2.5" if metrics else said.body)
+
+
+def test_twelve_metrics_are_told(tmp_path: Path) -> None:
+    attempt = record(tmp_path)
+    for number, more in ((12, ""), (13, " ...")):
+        values = {f"m{place}": place for place in range(number)}
+        write(attempt / "rank-0.metrics", json.dumps({"time": 9990, **values}) + "\n")
+        shown = " ".join(f"m{place}={place}" for place in range(12))
+        assert message(tmp_path, "first-step").body.splitlines()[0] == f"{shown}{more}"
+
+
+def test_metrics_of_a_log_are_told_where_none_were_recorded(tmp_path: Path) -> None:
+    attempt = record(tmp_path)
+    write(attempt / "rank-0.out", "step 1 loss 2.5\nstep 2 loss 1.25\n")
+    write(attempt / "rank-0.metrics", '{"time": 9990, "step": 1, "accuracy": 0.5}\n')
+    patterns = {name: compile_pattern(rf"{name} ([\d.]+)") for name in ("loss", "accuracy")}
+    said = message_of("first-step", in_job(tmp_path), NOW_S, lambda _: "", lambda: patterns)
+    assert said.body.splitlines()[0] == "loss=1.25 step=1 accuracy=0.5"
+
+
+@pytest.mark.parametrize(
+    ("state", "how"),
+    [
+        ("COMPLETED", "completed"),
+        ("FAILED", "failed"),
+        ("TIMEOUT", "reached its time limit"),
+        ("CANCELLED", "was cancelled"),
+        ("PREEMPTED", "was preempted"),
+        ("NODE_FAIL", "lost a node"),
+        ("OUT_OF_MEMORY", "ran out of memory"),
+        ("DEADLINE", "ended as DEADLINE"),
+    ],
+)
+def test_the_end_of_a_run_is_told_in_words(tmp_path: Path, state: str, how: str) -> None:
+    record(tmp_path)
+    status = LastStatus(state, NOW_S, final=True, reason="by the site", elapsed_s=90)
+    item = replace(in_job(tmp_path), status=status)
+    said = message_of("finished", item, NOW_S, lambda _: "", dict)
+    assert said.title == f"train {how} after 90 s"
+    lines = said.body.splitlines()
+    assert ("hpcrun explain 4711" in lines) == (state not in ("COMPLETED", "CANCELLED"))
+    assert ("by the site" in lines) == (state != "COMPLETED")
+    assert said.kind == ("success" if state == "COMPLETED" else "failure")
+
+
+def test_a_long_line_of_a_message_is_cut() -> None:
+    assert clean_line("x" * 400) == "x" * 400
+    assert clean_line("x" * 401) == "x" * 399 + "…"

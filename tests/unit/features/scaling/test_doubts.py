@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.features.scaling.doubts import Doubt, doubts_of
+from hpcrun.features.scaling.doubts import Doubt, _slow_epochs, doubts_of
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.report_files import report_text
 from hpcrun.features.scaling.series import build_series
@@ -199,3 +199,19 @@ def test_a_run_that_has_not_ended_leaves_no_verdict() -> None:
         make_report([*GOOD, Point(8, problem="not ended yet")], ReportOptions("study")).unfinished
         == ""
     )
+
+
+@pytest.mark.parametrize(
+    ("times_s", "slow"),
+    [
+        ([12.0, 10.0, 10.0], 0),
+        ([12.1, 10.0, 10.0], 1),
+        ([30.0, 13.0, 10.0, 10.0], 2),
+        ([10.0, 30.0, 10.0, 10.0], 0),
+        ([30.0, 10.0], 1),
+        ([30.0], 0),
+        ([], 0),
+    ],
+)
+def test_an_epoch_is_slow_by_the_median_of_those_after_it(times_s: list[float], slow: int) -> None:
+    assert _slow_epochs(times_s) == slow

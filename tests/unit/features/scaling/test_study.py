@@ -360,3 +360,23 @@ def test_damage_to_what_was_kept_means_that_it_is_read_again(
         with subtests.test(text=text):
             (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
             assert measure(store)[1].epochs == (Epoch(1, 2.0),), text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cpus", "busy"),
+    [(59, 8, (None, None)), (60, 8, (0.5, 0.25)), (60, None, (0.5, None))],
+    ids=["short", "long enough", "unknown CPUs"],
+)
+def test_a_point_says_how_busy_its_hardware_was(
+    store: RunStore, seconds: int, cpus: int | None, busy: tuple[float | None, float | None]
+) -> None:
+    folder = end(store, ONE)
+    attempt(folder, 0, 1000.0, 1090.0, {})
+    head = {"started": 1000, "cpus": cpus, "memory_limit": None}
+    gpu = [0, 0.5, 1 << 30, 80 << 30, 300.0]
+    names = ("time", "cpus", "memory", "network", "rdma", "gpus")
+    sample = dict(zip(names, (1000 + seconds, 2.0, 1 << 30, 0, None, [gpu]), strict=True))
+    text = "".join(json.dumps(line) + "\n" for line in (head, sample))
+    (folder / "elements/0/attempts/0/node-n1.use").write_text(text)
+    first, *_ = measure(store)
+    assert (first.gpu_busy, first.cpu_busy) == busy
