@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.cli.output import Outcome
+from hpcrun.errors import HpcrunError
 from hpcrun.features.preflight.command import (
+    _cancel,
+    _verdict,
     kept_lines,
     preflight_json,
     preflight_lines,
@@ -93,3 +97,58 @@ def test_what_is_kept_on_the_nodes_is_shown_and_what_is_not_known_is_said() -> N
 
 def test_without_kept_data_nothing_is_shown_of_them() -> None:
     assert kept_lines(judge(*cluster(n0={"kept": []})), 0.0) == []
+
+
+def outcome_of(verdict: dict[str, Any]) -> Outcome:
+    """What the command ends with."""
+    item = RunStatus(run(), Path("/runs/it"), LastStatus("FAILED", 0.0))
+    return _verdict(item, verdict, 0.0)
+
+
+def test_a_bad_node_is_a_failure_and_its_exclusion_is_proposed() -> None:
+    hosts, reports = cluster(3)
+    cut(reports, ("n0", "n2"), ("n1", "n2"))
+    failure = outcome_of(judge(hosts, reports)).failure
+    assert failure
+    assert failure.exit_code == 7
+    assert failure.hint == "add --exclude=n2"
+
+
+def test_a_failure_that_no_node_has_alone_is_read_in_the_log() -> None:
+    verdict = {**judge(*cluster()), "ok": False}
+    failure = outcome_of(verdict).failure
+    assert failure
+    assert failure.hint == "hpcrun logs --batch 4711"
+
+
+def test_a_preflight_without_bad_nodes_is_no_failure() -> None:
+    outcome = outcome_of(judge(*cluster()))
+    assert outcome.failure is None
+    assert outcome.document
+    assert outcome.document()["folder"] == "/runs/it"
+    assert outcome.text
+    _, last = outcome.text()
+    assert last.lines == ("all nodes are ok",)
+
+
+class Watch:
+    """A preflight whose job is cancelled, or is not."""
+
+    def __init__(self, done: str | HpcrunError) -> None:
+        self.done = done
+
+    def cancel(self) -> str:
+        if isinstance(self.done, HpcrunError):
+            raise self.done
+        return self.done
+
+
+def test_ctrl_c_says_what_became_of_the_job() -> None:
+    watch: Any = Watch("was cancelled")
+    assert _cancel(watch, run()).message == "interrupted; job 4711 was cancelled"
+    watch = Watch(HpcrunError("Slurm does not respond"))
+    error = _cancel(watch, run())
+    assert error.message == (
+        "interrupted, but job 4711 could not be cancelled: Slurm does not respond"
+    )
+    assert error.hint == "hpcrun cancel 4711"
