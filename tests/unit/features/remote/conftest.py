@@ -23,7 +23,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program(
         tmp_path / "ssh",
         'case "$*" in *" -- gone"*) exit 255; esac\n'
-        'case "$*" in *"-O check"*) exit 0; esac\n'
+        'case "$*" in *"-O check"*|*"-O exit"*) exit 0; esac\n'
         "for last; do :; done\n"
         'eval "$last"',
     )

@@ -199,3 +199,55 @@ def test_a_connection_is_shared_where_the_users_ssh_says_so(
     monkeypatch.setattr(login, "run_command", lambda *_, **__: Completed("ssh -G", 0, printed, ""))
     found = login._shared_by_user("far")
     assert found == (None if control is None else Connection("far", control))
+
+
+def told(host: str, *, close: bool = False) -> tuple[tuple[str, ...], dict[str, object]]:
+    """What hpcrun login prints for a person, and as a document."""
+    *_, outcome = login.login(host, install=False, close=close, _json=False)
+    assert outcome.text
+    assert outcome.document
+    (part,) = outcome.text()
+    return part.lines, outcome.document()
+
+
+def test_login_says_what_to_type_next(host: Path) -> None:
+    there = program(host / "hpcrun", f"echo hpcrun {__version__}")
+    lines, document = told("far")
+    assert lines == (
+        "connected  far",
+        f"there      hpcrun {__version__}: {there}",
+        "next       hpcrun --on far status",
+    )
+    assert document["hpcrun"] == str(there)
+    assert (document["version"], document["warning"]) == (__version__, None)
+
+
+def test_a_host_without_hpcrun_is_told_how_to_get_it(host: Path) -> None:
+    lines, document = told("far")
+    assert lines[1:] == ("there      no hpcrun there", "next       hpcrun login far --install")
+    assert (document["connected"], document["hpcrun"]) == (True, None)
+
+
+def test_a_connection_is_closed(here: Path) -> None:
+    assert told("far", close=True) == (
+        ("closed the connection to far",),
+        {"kind": "login", "host": "far", "connected": False},
+    )
+    assert told("gone", close=True)[0] == ("there was no connection to gone",)
+
+
+def test_a_connection_that_the_user_shares_is_left_open(here: Path) -> None:
+    remember("far", Remote(PROGRAM, __version__, "/usr/bin", control="/run/own"))
+    (line,), document = told("far", close=True)
+    assert line.startswith("left open: your own ssh configuration shares this connection")
+    assert line.endswith("ssh -O exit far closes it")
+    assert document["connected"] is True
+
+
+def test_an_ssh_that_cannot_log_in_is_tried_alone(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "is_alive", lambda _: False)
+    with pytest.raises(SchedulerError, match="ssh could not log in to gone") as caught:
+        login.connect("gone")
+    assert caught.value.hint == "try it alone: ssh gone"
