@@ -469,3 +469,27 @@ def test_the_card_of_a_type_is_its_own_and_never_mixed_with_another() -> None:
     assert h100.power_w is None
     assert l40s.memory_gb == 16
     assert l40s.power_w == 300
+
+
+@pytest.mark.parametrize("nodes", [3, 6, 9])
+def test_segments_that_divide_the_nodes_are_used(nodes: int) -> None:
+    made = plan(nodes=str(nodes), gpus_per_node="4", segment=3)
+    assert made.directive("segment") == "3"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hint"), [(2, "--nodes 3"), (4, "--nodes 3 or 6"), (8, "--nodes 6 or 9")]
+)
+def test_segments_that_do_not_divide_the_nodes_are_refused(nodes: int, hint: str) -> None:
+    with pytest.raises(UsageError, match="segments of 3 nodes do not divide") as caught:
+        plan(nodes=str(nodes), gpus_per_node="4", segment=3)
+    assert caught.value.hint == hint
+
+
+def test_the_segments_of_a_profile_are_left_out_where_they_do_not_fit() -> None:
+    made = plan(slurm_profile(segment=4), nodes="6", gpus_per_node="4")
+    assert made.directive("segment") is None
+    assert (
+        "segments of 4 nodes do not divide 6 nodes: the profile's segment is not used" in made.notes
+    )
+    assert plan(slurm_profile(segment=4), nodes="8", gpus_per_node="4").directive("segment") == "4"
