@@ -186,6 +186,26 @@ def test_what_calls_a_screen_while_the_program_ends_finds_all_it_needs(store: Ru
     play(store, Answers(), scene)
 
 
+def test_a_call_of_a_name_is_made_once_at_a_time(store: RunStore) -> None:
+    async def scene(screen: Screen) -> None:
+        runs = screen.pilot.app.screen
+        assert isinstance(runs, RunsScreen)
+        go_on = threading.Event()
+        answers: list[object] = []
+        assert runs.call("slow", lambda: go_on.wait(10), answers.append, answers.append)
+        assert not runs.call("slow", lambda: "again", answers.append, answers.append)
+        assert runs.call("quick", lambda: "quick", answers.append, answers.append)
+        await screen.until(lambda: answers == ["quick"])
+        assert runs.waits_s("slow") > 0
+        go_on.set()
+        await screen.until(lambda: answers == ["quick", True])
+        assert runs.waits_s("slow") == 0
+        assert runs.call("slow", lambda: "again", answers.append, answers.append)
+        await screen.until(lambda: answers[-1] == "again")
+
+    play(store, Answers(), scene)
+
+
 def test_keys_that_come_at_once_are_for_the_line_that_the_first_of_them_opens(
     store: RunStore,
 ) -> None:
