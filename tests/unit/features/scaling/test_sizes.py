@@ -6,6 +6,7 @@ import pytest
 
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.sizes import (
+    MOST,
     Size,
     Workload,
     in_order,
@@ -117,3 +118,49 @@ def test_a_learning_rate_is_a_positive_number() -> None:
     for lr in ("0", "-1e-3", "nan", "inf", "fast", ""):
         with pytest.raises(UsageError, match="not a positive number"):
             Workload(lr=lr).check([])
+
+
+@pytest.mark.parametrize(
+    ("typed", "unit", "sizes"),
+    [
+        ({"gpus": "1,2"}, "GPUs", (1, 2)),
+        ({"ranks": "2,4"}, "ranks", (2, 4)),
+        ({"gpus": "a100:4"}, "GPUs", (4,)),
+    ],
+)
+def test_a_study_is_one_of_gpus_or_of_ranks(
+    typed: dict[str, str], unit: str, sizes: tuple[int, ...]
+) -> None:
+    gpus = typed.get("gpus")
+    ranks = typed.get("ranks")
+    design, remark = read_design(Workload(), gpus=gpus, ranks=ranks, nodes=None, repeat=1, warmup=0)
+    assert design.unit == unit
+    assert tuple(size.gpus for size in design.sizes) == sizes
+    assert remark is None
+
+
+def test_a_study_has_only_so_many_runs() -> None:
+    def runs(repeat: int) -> int:
+        design, _ = read_design(
+            Workload(), gpus="1,2", ranks=None, nodes=None, repeat=repeat, warmup=0
+        )
+        return design.repeat
+
+    assert runs(MOST // 2) == MOST // 2
+    with pytest.raises(UsageError, match=f"--repeat {MOST // 2 + 1}: {MOST + 2} runs are more"):
+        runs(MOST // 2 + 1)
+
+
+@pytest.mark.parametrize(
+    ("workload", "gpus", "note"),
+    [
+        (Workload("strong", 8), (1, 8), None),
+        (Workload("strong", 8), (1, 3, 5), "a batch of 8 does not divide by 3 or 5"),
+        (Workload("weak", 1), (1, 8), None),
+        (Workload("strong", None), (3,), None),
+    ],
+)
+def test_a_batch_that_leaves_a_rest_is_noted(
+    workload: Workload, gpus: tuple[int, ...], note: str | None
+) -> None:
+    assert workload.check([Size(number) for number in gpus]) == note
