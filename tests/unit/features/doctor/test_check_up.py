@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.cli.context import Context
+from hpcrun.cli.output import Outcome
 from hpcrun.errors import ProfileError
 from hpcrun.features.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, targets_of
 from hpcrun.features.doctor.check_site import SlurmAnswers
@@ -21,6 +22,7 @@ from hpcrun.features.doctor.check_up import (
     _try,
     check_up,
 )
+from hpcrun.features.doctor.command import DoctorHooks, doctor
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.machine.process import SlurmSite
 from hpcrun.schedulers.client import COMMANDS
@@ -269,3 +271,38 @@ def test_a_job_without_gpus_is_called_so(site: Site) -> None:
     assert _form(target.plan) == "a job without GPUs"
     site.with_slurm(REFUSES)
     assert len(_try(SlurmSite(site.env), target)) == 1
+
+
+def outcome_of(site: Site, profile: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+    """What ``hpcrun doctor`` ends with for a person of this machine."""
+    for name, value in site.env.items():
+        monkeypatch.setenv(name, value)
+    for kind in ("CONFIG", "STATE", "CACHE", "DATA"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(site.folder / kind))
+    monkeypatch.setenv("HPCRUN_RUNS", str(site.folder / "runs"))
+    monkeypatch.chdir(site.folder)
+    return doctor(profile, _json=False)
+
+
+THIN = "partition: gpu\ngpu: {per_node: 0}\nlauncher: python\n"
+
+
+@pytest.mark.parametrize(("sbatch", "status"), [(ACCEPTS, 0), (REFUSES, 4)])
+def test_an_error_is_the_exit_status_of_doctor(
+    site: Site, monkeypatch: pytest.MonkeyPatch, sbatch: str, status: int
+) -> None:
+    site.with_slurm(sbatch)
+    profile = write(site.folder / "thin.yaml", THIN)
+    outcome = outcome_of(site, str(profile), monkeypatch)
+    assert outcome.status == status
+    assert outcome.document
+    assert outcome.document()["ok"] == (status == 0)
+
+
+@pytest.mark.parametrize(("sbatch", "failed"), [(ACCEPTS, False), (REFUSES, True)])
+def test_an_error_of_python_prevents_no_test_job(site: Site, sbatch: str, failed: bool) -> None:
+    site.with_slurm(sbatch)
+    around = surroundings(site.folder, site.env)
+    checks = DoctorHooks().check_setup("a100", around, site.folder / "runs")
+    assert checks.failed is failed
+    assert checks.document["ok"] is False
