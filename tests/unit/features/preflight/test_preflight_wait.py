@@ -226,7 +226,7 @@ def test_a_script_that_has_started_gets_a_minute(preflight: Preflight) -> None:
 def test_nodes_that_respond_are_waited_for_until_the_job_ends(preflight: Preflight) -> None:
     preflight.starts()
     end = replace(RUNNING, state="TIMEOUT")
-    preflight.after(300, lambda: setattr(preflight.slurm, "info", end))
+    preflight.after(70, lambda: setattr(preflight.slurm, "info", end))
     with pytest.raises(JobFailedError, match="ended as TIMEOUT"):
         preflight.result()
     assert not preflight.slurm.cancelled

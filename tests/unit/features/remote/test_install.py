@@ -57,7 +57,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     path = _own_wheel(tmp_path_factory.mktemp("wheels"))
     assert path.name == f"hpcrun_slurm-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(path) as file:
-        return {name: file.read(name).decode("utf-8", "replace") for name in file.namelist()}
+        return {name: file.read(name).decode() for name in file.namelist()}
 
 
 def test_a_wheel_has_the_program_and_what_jobs_import(wheel: dict[str, str]) -> None:
