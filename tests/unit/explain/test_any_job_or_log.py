@@ -57,6 +57,38 @@ def test_what_scontrol_shows() -> None:
 
 
 @pytest.mark.parametrize(
+    ("array", "job_id"),
+    [
+        ("ArrayJobId=4 ArrayTaskId=1", "4_1"),
+        ("ArrayJobId=4 ArrayTaskId=2-9%2", "6"),
+        ("ArrayJobId=4", "6"),
+        ("ArrayTaskId=1", "6"),
+        ("HetJobId=4", "6"),
+    ],
+)
+def test_an_element_is_named_by_its_array(array: str, job_id: str) -> None:
+    job = parse_shown(SHOWN.replace("ArrayJobId=4 ArrayTaskId=1", array))
+    assert job is not None
+    assert job.item.run.job_id == job_id
+
+
+@pytest.mark.parametrize(
+    ("nodes", "number"), [("NumNodes=2-4", 2), ("NumNodes=16", 16), ("NumNodes=", 1)]
+)
+def test_of_a_range_of_nodes_the_fewest_count(nodes: str, number: int) -> None:
+    job = parse_shown(SHOWN.replace("NumNodes=1", nodes))
+    assert job is not None
+    assert job.item.run.nodes == number
+
+
+def test_of_two_lines_of_scontrol_the_first_counts() -> None:
+    job = parse_shown(f"note\n{SHOWN}{SHOWN.replace('ArrayTaskId=1', 'ArrayTaskId=2')}")
+    assert job is not None
+    assert job.item.run.job_id == "4_1"
+    assert parse_shown("JobId=6 JobName=x\n") is None
+
+
+@pytest.mark.parametrize(
     "text", ["", "slurm_load_jobs error: Invalid job id specified\n", "No jobs in the system\n"]
 )
 def test_a_job_that_slurm_does_not_know(text: str) -> None:
