@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.runs.clean_runs import (
-    DEFAULT_AGE_S,
     HAS_CHECKPOINTS,
     Candidate,
     CleanLeftover,
@@ -37,7 +36,7 @@ def leftover(kept: str | None = None) -> CleanLeftover:
 @pytest.mark.parametrize(
     ("older_than", "has_choice", "age_s"),
     [
-        (None, False, DEFAULT_AGE_S),
+        (None, False, 30 * 86400),
         (None, True, None),
         ("2h", False, 7200),
         ("2h", True, 7200),

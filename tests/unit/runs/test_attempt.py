@@ -13,12 +13,16 @@ from hpcrun.runs.attempt import (
     Attempt,
     ExitRecord,
     RankExit,
+    alone_ranks,
     attempts,
     first_failure,
     hosts,
     in_failed_role,
     last_attempt,
+    loader_note,
+    newest_number,
     node_ranks,
+    rank_exits,
     ranks,
     with_granted_nodes,
 )
@@ -237,3 +241,88 @@ def test_a_role_with_ranks_counts_before_the_role_that_decides_without_ranks(
 ) -> None:
     write(attempt(tmp_path) / "rank-0.out", "")
     assert role_that_failed(tmp_path, "ignore", "end") == "server"
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("rank", 10**7), ("status", 10**6), ("pid", 1 << 22)], ids=str
+)
+def test_a_number_of_a_rank_s_end_has_its_limits(tmp_path: Path, name: str, most: int) -> None:
+    for rank, value in enumerate((-1, 0, most, most + 1)):
+        fields = {"rank": rank, "node": "n1", "status": 1, "ended": 5.0, name: value}
+        write(tmp_path / f"rank-{rank}.exit", json.dumps(fields))
+    read = rank_exits(AttemptFolder(tmp_path))
+    assert [getattr(end, name) for end in read] == [0, most]
+
+
+@pytest.mark.parametrize(("name", "most"), [("first_rank", 10**7), ("ranks", 4096)])
+def test_a_number_of_a_node_s_start_has_its_limits(tmp_path: Path, name: str, most: int) -> None:
+    for value in (-1, 1, most, most + 1):
+        fields = {"node": f"n{value}", "first_rank": 0, "ranks": 1, name: value}
+        write(tmp_path / f"node-n{value}.start", json.dumps(fields))
+    assert set(node_ranks(AttemptFolder(tmp_path))) == {"n1", f"n{most}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("status", 10**6 + 1),
+        ("status", -1),
+        ("alone", 10**7 + 1),
+        ("workers", [10**7 + 1]),
+        ("ended", -1),
+        ("signal", None),
+    ],
+)
+def test_an_end_with_an_impossible_value_is_none(tmp_path: Path, name: str, value: Any) -> None:
+    fields = {"status": 0, "signal": "", "ended": 5.0, name: value}
+    write(attempt(tmp_path) / "exit", json.dumps(fields))
+    assert newest(tmp_path).exit is None
+
+
+def test_an_end_notes_ranks_alone_and_too_many_workers() -> None:
+    end = ExitRecord(0, "", 5.0, alone=4, workers=(16, 8))
+    alone, workers = end.notes
+    assert alone.startswith("none of the 4 ranks was seen connected")
+    assert workers.startswith("a DataLoader has 16 workers, and torch advises at most 8")
+    assert ExitRecord(0, "", 5.0).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "hides"),
+    [(0, "no module", True), (1, "no module", False), (0, "", False)],
+)
+def test_a_good_end_with_a_message_hides_a_failure(status: int, message: str, hides: bool) -> None:
+    assert ExitRecord(status, "", 5.0, message).hides_failure is hides
+
+
+def test_torch_s_warning_about_workers_is_found_in_rank_0(tmp_path: Path) -> None:
+    folder = AttemptFolder(tmp_path)
+    assert loader_note(folder) == ""
+    warning = (
+        "This DataLoader will create 16 worker processes in total. Our suggested max number of "
+        "worker in current system is 8, which is smaller"
+    )
+    write(tmp_path / "rank-0.err", "\n" * 200_000 + warning)
+    assert loader_note(folder).startswith(
+        "a DataLoader has 16 workers, and torch advises at most 8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("alone", "started", "number"), [((0, 1), 2, 2), ((0,), 1, 0), ((0, 1), 3, 0)]
+)
+def test_ranks_are_alone_where_none_is_connected(
+    tmp_path: Path, alone: tuple[int, ...], started: int, number: int
+) -> None:
+    for rank in alone:
+        write(tmp_path / f"rank-{rank}.alone", "")
+    fields = {"node": "n1", "first_rank": 0, "ranks": started}
+    write(tmp_path / "node-n1.start", json.dumps(fields))
+    assert alone_ranks(AttemptFolder(tmp_path)) == number
+
+
+def test_the_newest_number_counts_attempts_that_have_not_started(tmp_path: Path) -> None:
+    assert newest_number(tmp_path) == -1
+    attempt(tmp_path, 0)
+    attempt(tmp_path, 3, start=False)
+    assert newest_number(tmp_path) == 3

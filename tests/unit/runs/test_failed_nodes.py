@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.runs.failed_nodes import KEPT_S, MOST, FailedNode, FailedNodes
+from hpcrun.runs.failed_nodes import MOST, FailedNode, FailedNodes
 
 NOW = 1_800_000_000.0
 
@@ -33,9 +33,9 @@ def test_what_is_noted_is_known_the_newest_first_for_a_day(failed: FailedNodes) 
     assert failed.of_cluster("big", NOW) == ("a-2", "a-3", "a-1")
     assert failed.of_cluster("other", NOW) == ()
     assert failed.of_cluster(None, NOW) == ()
-    failed.note([failure("a-4", KEPT_S + 1)], NOW)
+    failed.note([failure("a-4", 86401)], NOW)
     assert names(failed) == ["a-2", "a-3", "a-1"]
-    assert names(failed, NOW + KEPT_S) == []
+    assert names(failed, NOW + 86400) == []
 
 
 def test_the_same_failure_is_noted_once_and_the_file_is_bounded(failed: FailedNodes) -> None:

@@ -222,3 +222,84 @@ def test_a_status_written_is_read_back_the_same(
     assert status_from_json(status_to_json(status)) == status
     newer = json.dumps({**json.loads(status_to_json(status)), "colour": 3})
     assert status_from_json(newer) == status
+
+
+ROLE = {"name": "server", "first_rank": 0, "ranks": 1, "first_node": 0, "nodes": 1}
+PLAN = {"roles": [{**ROLE, "on_exit": "end"}], "sweep": {"indices": "0", "first": 0}}
+CHAIN = {"link": 1, "links": 2, "first": "x"}
+CODE = {"files": 1, "bytes": 1, "root": "/w", "commit": None, "changes": ""}
+
+
+def with_value(document: Any, path: str, value: Any) -> str:
+    """The text of a record in which the field at a dotted path has a value."""
+    *parents, last = path.split(".")
+    place = document
+    for name in parents:
+        place = place[int(name)] if isinstance(place, list) else place.setdefault(name, {})
+    place[last] = value
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("path", "least", "most"),
+    [
+        ("nodes", 0, 10**7),
+        ("walltime_s", 0, 10**10),
+        ("chain.link", 0, 10**7),
+        ("chain.links", 0, 10**7),
+        ("plan.cpus_per_node", 0, 10**7),
+        ("plan.roles.0.ranks", 0, 10**7),
+        ("plan.roles.0.first_node", 0, 10**7),
+        ("plan.requeue.times", 0, 10**7),
+        ("plan.requeue.restarts", 0, 10**7),
+        ("plan.sweep.first", 0, 10**7),
+        ("plan.sweep.pack", 1, 10**6),
+        ("request.gpus.count", 0, 10**9),
+        ("code.files", 0, 10**12),
+        ("code.bytes", 0, 10**18),
+        ("code.changed", 0, 10**9),
+        ("schema", 0, 10**6),
+    ],
+)
+def test_a_number_of_a_record_has_its_limits(path: str, least: int, most: int) -> None:
+    document = json.loads(run_to_json(run(chain=CHAIN, code=CODE, plan=PLAN)))
+    with pytest.raises(RecordError, match=f"is not a whole number from {least} to {most}$"):
+        run_from_json(with_value(document, path, most + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("attempt", 0, 10**7),
+        ("elapsed_s", -(10**10), 10**10),
+        ("limit_s", -(10**10), 10**10),
+        ("total_elapsed_s", -(10**10), 10**10),
+        ("exit_status", -(10**6), 10**6),
+        ("signal", -1000, 1000),
+    ],
+)
+def test_a_number_of_a_status_has_its_limits(name: str, least: int, most: int) -> None:
+    document = {"state": "RUNNING", "asked_s": 5.5}
+    with pytest.raises(ValueError, match=f"is not a whole number from {least} to {most}$"):
+        status_from_json(with_value(document, name, most + 1))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("created_s", -1),
+        ("gpu_hours_at_most", -1),
+        ("scheduler", "pbs"),
+        ("run_id", "../x"),
+        ("job_id", "-x"),
+        ("after", [{"run_id": "x", "job_id": "4", "condition": "soon"}]),
+        ("by", {"terminal": True}),
+        ("code", {"files": 1, "bytes": 1, "root": "/w", "commit": None}),
+        ("chain", {"link": 1, "links": 2}),
+        ("plan.sweep", {"first": 0}),
+    ],
+)
+def test_a_field_of_a_record_has_its_form(path: str, value: Any) -> None:
+    document = json.loads(run_to_json(run()))
+    with pytest.raises(RecordError, match=r"^its field |^it has no "):
+        run_from_json(with_value(document, path, value))

@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 
 from hpcrun.in_job.launch.sampler import line
 from hpcrun.job.run_paths import AttemptFolder
-from hpcrun.runs.use_samples import GpuUse, NodeUse, UseSample, UseSummary, read_use, summarise
+from hpcrun.runs.use_samples import (
+    GpuUse,
+    NodeUse,
+    UseSample,
+    UseSummary,
+    idle_unknown,
+    idle_warning,
+    mean_over_time,
+    only_gpu,
+    read_use,
+    summarise,
+)
 
 BAD = '{"time": 115, "cpus": %s, "memory": %s, "network": 1, "rdma": null, "gpus": %s}\n'
 GPU = (0, 0.5, 1 << 30, 80 << 30, 300.0)
@@ -171,3 +182,125 @@ def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_ar
     result = summary(NodeUse("a", 8, None, samples, started=100))
     assert result.idle_cpus == 2
     assert result.gpu_idle == 0.5
+
+
+NUMBERS: dict[str, object] = {
+    "time": 110,
+    "cpus": 1,
+    "memory": 1,
+    "network": 1,
+    "rdma": None,
+    "gpus": [],
+}
+
+
+def cpus_read(folder: Path, value: float) -> list[float]:
+    text = head() + json.dumps({**NUMBERS, "cpus": value}) + "\n"
+    (use,) = read_use(written(folder, text))
+    return [each.cpus for each in use.samples]
+
+
+def test_an_amount_is_below_a_quadrillion(tmp_path: Path) -> None:
+    assert cpus_read(tmp_path, 9.9e14) == [9.9e14]
+    assert cpus_read(tmp_path, 1e15) == []
+    assert cpus_read(tmp_path, 0) == [0]
+    assert cpus_read(tmp_path, -0.1) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "most"),
+    [(0, 10**6), (2, 1 << 60), (3, 1 << 60)],
+    ids=["index", "memory used", "memory"],
+)
+def test_a_number_of_a_gpu_has_its_limits(tmp_path: Path, place: int, most: int) -> None:
+    text = head()
+    for at, value in enumerate((-1, 0, most, most + 1), start=110):
+        gpu = [0, 0.5, 1, 1, 300.0]
+        gpu[place] = value
+        text += json.dumps({**NUMBERS, "time": at, "gpus": [gpu]}) + "\n"
+    (use,) = read_use(written(tmp_path, text))
+    assert [each.time for each in use.samples] == [111, 112]
+
+
+def test_a_node_has_at_most_256_gpus(tmp_path: Path) -> None:
+    text = head()
+    for at, count in ((110, 256), (120, 257)):
+        gpus = [[index, 0.5, 1, 1, 300.0] for index in range(count)]
+        text += json.dumps({**NUMBERS, "time": at, "gpus": gpus}) + "\n"
+    (use,) = read_use(written(tmp_path, text))
+    assert [each.time for each in use.samples] == [110]
+
+
+@pytest.mark.parametrize(("cpus", "read"), [(0, None), (1, 1), (10**6, 10**6), (10**6 + 1, None)])
+def test_a_node_has_at_least_one_cpu(tmp_path: Path, cpus: int, read: int | None) -> None:
+    text = json.dumps({"started": 100.0, "cpus": cpus}) + "\n"
+    (use,) = read_use(written(tmp_path, text))
+    assert use.cpus == read
+
+
+def test_a_gpu_is_never_busier_than_whole(tmp_path: Path) -> None:
+    text = head() + line(110, 1, 1, 1, None, [(0, 1.2, 1, 1, None)])
+    (use,) = read_use(written(tmp_path, text))
+    assert use.samples[0].gpus[0].busy == 1.0
+
+
+def test_the_summary_has_the_peaks_of_gpus_and_the_means_of_the_network() -> None:
+    first = GpuUse(0, 0.0, 20, 80, 100.0)
+    second = GpuUse(1, 0.5, 60, 80, None)
+    samples = (
+        UseSample(110, 1, 1, 300.0, 10.0, (first, second)),
+        UseSample(140, 1, 1, 100.0, 50.0, (first, second)),
+    )
+    result = summary(NodeUse("a", 8, None, samples, started=100))
+    assert result.gpus == 2
+    assert result.gpus_unused == 1
+    assert result.gpu_memory == 0.75
+    assert result.watts == 100
+    assert result.network == 150
+    assert result.rdma == 40
+
+
+def test_a_gpu_without_a_known_memory_has_no_share() -> None:
+    samples = (UseSample(110, 1, 1, 1.0, None, (GpuUse(0, 0.5, 20, 0, None),)),)
+    result = summary(NodeUse("a", 8, None, samples, started=100))
+    assert result.gpu_memory is None
+    assert result.watts is None
+
+
+def test_the_samples_of_one_gpu_are_those_that_have_it() -> None:
+    own = GpuUse(1, 0.5, 1, 1, None)
+    both = UseSample(110, 1, 1, 1.0, None, (GpuUse(0, 0.9, 1, 1, None), own))
+    without = UseSample(120, 1, 1, 1.0, None, ())
+    (sample,) = only_gpu(NodeUse("a", 8, None, (both, without)), 1).samples
+    assert sample.time == 110
+    assert sample.gpus == (own,)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "mean"), [([], None), ([(0, 2.0), (0, 4.0)], 3.0), ([(1, 2.0), (3, 6.0)], 5.0)]
+)
+def test_a_mean_over_time_weighs_by_seconds(
+    pairs: list[tuple[float, float]], mean: float | None
+) -> None:
+    assert mean_over_time(pairs) == mean
+
+
+def test_the_warning_of_idle_gpus_needs_all_its_times(tmp_path: Path) -> None:
+    folder = AttemptFolder(tmp_path)
+    assert idle_warning(folder) is None
+    folder.idle.write_text('{"since": 10, "warned": 20}')
+    assert idle_warning(folder) is None
+    folder.idle.write_text('{"since": 10, "warned": 20, "ends": 30}')
+    warning = idle_warning(folder)
+    assert warning is not None
+    assert (warning.since, warning.warned, warning.ends) == (10, 20, 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "node"), [("{", None), ('{"node": 3}', None), ('{"node": "a"}', "a")]
+)
+def test_the_node_without_samples_is_named(tmp_path: Path, text: str, node: str | None) -> None:
+    folder = AttemptFolder(tmp_path)
+    assert idle_unknown(folder) is None
+    folder.idle_unknown.write_text(text)
+    assert idle_unknown(folder) == node

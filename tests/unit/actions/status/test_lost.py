@@ -152,8 +152,8 @@ CLEAN, OLDER = CleanChoice(states=frozenset({"UNKNOWN"})), CleanChoice(older_tha
         ("there", "PENDING", None, CLEAN, False),  # it may wait that long
         ("there", "PENDING", None, OLDER, False),
         # of a cluster without a name, it may live on another one
-        ("nameless", "UNKNOWN", 29.0, CLEAN, False),
-        ("nameless", "UNKNOWN", 31.0, CLEAN, True),
+        ("nameless", "UNKNOWN", 30.0, CLEAN, False),
+        ("nameless", "UNKNOWN", 30.0 + 1 / DAY, CLEAN, True),
     ],
 )
 def test_clean_offers_a_lost_run_unless_it_may_live(
@@ -177,3 +177,16 @@ def test_a_run_without_an_attempt_counts_from_the_end_of_the_time_that_it_ran(
     store = a_run(tmp_path, age_d=2, last=None)
     status = LastStatus("UNKNOWN", NOW, elapsed_s=3600)
     assert last_sign_s(store.load(RUN_ID), store.folder(RUN_ID), status) == NOW - 2 * DAY + 3600
+
+
+@pytest.mark.parametrize(
+    ("asked_ago_s", "alive_ago_s", "lost"),
+    [(86401, 86401, True), (86400, 86401, False), (86401, 86400, False)],
+    ids=["neither", "asked", "alive"],
+)
+def test_a_run_is_lost_after_a_day_without_a_sign(
+    tmp_path: Path, asked_ago_s: int, alive_ago_s: int, lost: bool
+) -> None:
+    store = a_run(tmp_path, age_d=9, last=None, alive_d=alive_ago_s / DAY)
+    unknown = LastStatus("UNKNOWN", NOW - asked_ago_s)
+    assert is_lost(run(), store.folder(RUN_ID), unknown, elsewhere=False, now_s=NOW) is lost
