@@ -23,6 +23,7 @@ import pytest
 from tests.harness import REPO, SYSTEM_PATH, Hpcrun
 
 RUNS = REPO / "tests/data/runs"
+RECORDED = REPO / "tests/data/22.05"
 GOLDEN = Path(__file__).parent / "commands"
 SESSIONS = Path(__file__).parent / "sessions"
 """Commands of which one changes what the next one sees."""
@@ -37,6 +38,9 @@ CHANGES = (
     (r"--user=\d+", "--user=ID"),
     (r"\b\d+ d ago  ", "DAYS ago "),
     (r'\b\d+K\b|(?<=bytes": )\d+', "SIZE"),  # file systems differ
+    (r"(?<=Detected by hpcrun on )\S+ for user \w+", "HOST for user NAME"),
+    (r"(?s)# Seen on .*?(?=# NCCL)", "# WHAT THIS MACHINE HAS\n"),
+    (r"(?ms)^checked +Slurm.*?^\d+ ok\b[^\n]*", "CHECKED"),  # what doctor finds
 )
 """What another time, machine or user changes, and what stands in its place."""
 SLURM = "sacct sacctmgr sbatch scancel scontrol sinfo squeue srun sshare sstat".split()
@@ -62,6 +66,8 @@ def person_with_runs() -> Iterator[Hpcrun]:
             os.utime(copied, (ENDED_S, ENDED_S))
         for name in SLURM:  # on each machine alike
             hpcrun.program(f"bin/{name}", "echo 'Unable to contact slurm controller' >&2; exit 1")
+        # a session on a cluster has programs that print these files
+        (Path(folder) / "recorded").symlink_to(RECORDED)
         hpcrun.write("work/train.py", "print(1)\n")
         hpcrun.write("train.sbatch", BATCH)
         for record in (*hpcrun.runs.glob("*/run.json"), *hpcrun.runs.glob("studies/*/*.json")):
@@ -110,7 +116,9 @@ def transcript(person: Hpcrun, line: str) -> str:
     text = f"{line}\nexit status {done.returncode}\n"
     for stream, printed in (("stdout", done.stdout), ("stderr", done.stderr)):
         text += f"--- {stream}\n{printed}"
-    text = re.sub(r'(?<="script": )"#!.*', "THE SCRIPT", text)  # tests/golden/scripts has those
+    # tests/golden/scripts has those
+    text = re.sub(r'(?<="script": )"#!.*', "THE SCRIPT", text)
+    text = re.sub(r"(?s)(?<=stdout\n)#!/bin/bash.*?(?=--- stderr)", "THE SCRIPT\n", text)
     for pattern, instead in CHANGES:
         text = re.sub(pattern, instead, text)
     for folder, name in ((person.venv, "VENV"), (REPO, "CHECKOUT"), (person.folder, "FOLDER")):
