@@ -24,6 +24,8 @@ from tests.harness import REPO, SYSTEM_PATH, Hpcrun
 
 RUNS = REPO / "tests/data/runs"
 RECORDED = REPO / "tests/data/22.05"
+PROGRAMS = Path(__file__).parent / "programs"
+"""A small Slurm: its jobs are files in a folder of the session."""
 GOLDEN = Path(__file__).parent / "commands"
 SESSIONS = Path(__file__).parent / "sessions"
 """Commands of which one changes what the next one sees."""
@@ -68,6 +70,7 @@ def person_with_runs() -> Iterator[Hpcrun]:
             hpcrun.program(f"bin/{name}", "echo 'Unable to contact slurm controller' >&2; exit 1")
         # a session on a cluster has programs that print these files
         (Path(folder) / "recorded").symlink_to(RECORDED)
+        (Path(folder) / "programs").symlink_to(PROGRAMS)
         hpcrun.write("work/train.py", "print(1)\n")
         hpcrun.write("train.sbatch", BATCH)
         for record in (*hpcrun.runs.glob("*/run.json"), *hpcrun.runs.glob("studies/*/*.json")):

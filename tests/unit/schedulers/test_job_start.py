@@ -104,3 +104,16 @@ def test_directives_are_asked_for_as_they_are() -> None:
         "--comment=two words",
         "--no-requeue",
     }
+
+
+def test_a_trial_is_an_answer_unless_it_says_otherwise() -> None:
+    assert job_start.Trial(True, "accepted").silent is False
+
+
+def test_without_a_reason_the_exit_status_is_told() -> None:
+    read = job_start.read_answer(completed("", 1))
+    assert read.message == "sbatch printed no reason (exit status 1)"
+
+
+def test_no_request_is_no_question() -> None:
+    assert job_start.SlurmForecast({}).estimate([]) == []

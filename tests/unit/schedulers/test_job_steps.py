@@ -136,3 +136,21 @@ def test_rates_lie_between_two_readings_and_a_node_without_rdma_reads_its_interf
     }
     assert {line.split("\t")[1] for line in said.splitlines()} == names
     assert all(len(line.split("\t")) == 5 for line in said.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("port", "link", "traffic", "shown"),
+    [
+        ("eth0", "", 8, True),
+        ("tun0", "", 8, True),
+        ("tun0", "", 0, False),
+        ("lo", "", 8, False),
+        ("mlx5_0/1", "100 Gb/sec", 0, True),
+    ],
+)
+def test_interfaces_with_traffic_are_shown_without_the_loopback(
+    port: str, link: str, traffic: int, shown: bool
+) -> None:
+    lines = [f"100.0\t{port}\t{link}\t0\t0", f"102.0\t{port}\t{link}\t{traffic}\t0"]
+    expected = (PortReading(port, link, traffic / 2, 0.0),) if shown else ()
+    assert parse_ports(lines) == expected

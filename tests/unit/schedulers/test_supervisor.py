@@ -225,3 +225,32 @@ def test_a_process_is_known_by_its_start() -> None:
     assert supervisor.lives(os.getpid(), ticks)
     assert not supervisor.lives(os.getpid(), ticks + 1)
     assert not supervisor.lives(os.getpid(), None)
+
+
+def test_the_records_can_be_written_by_the_user_alone(folder: Path) -> None:
+    (folder / "script.sh").write_text("umask")
+    done = subprocess.run([*PROGRAM, str(folder), "0", "0"], umask=0, timeout=60)
+    assert done.returncode == 0
+    assert (folder / "batch.log").read_text() == "0000\n"
+    for name in ("batch.log", "supervisor.json"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "succeeded", "state"),
+    [
+        (["CANCELLED"], True, "CANCELLED"),
+        (["TIMEOUT", "CANCELLED"], False, "TIMEOUT"),
+        ([], True, "COMPLETED"),
+        ([], False, "FAILED"),
+    ],
+)
+def test_what_ended_a_script_first_is_its_state(
+    ended_by: list[str], succeeded: bool, state: str
+) -> None:
+    assert supervisor._state(ended_by, succeeded=succeeded) == state
+
+
+def test_only_a_script_over_its_limit_has_a_reason() -> None:
+    assert supervisor._end_of(0, [], 60)["reason"] is None
+    assert supervisor._end_of(1, ["CANCELLED"], 60)["reason"] is None
