@@ -127,3 +127,10 @@ def test_a_log_that_was_begun_anew_is_shown_from_its_beginning_and_one_that_is_g
     assert list(job.follow()) == [("a", "a long first attempt\n"), ("a", "second\n")]
     (tmp_path / "b").symlink_to("none")
     assert list(Job(tmp_path).follow()) == [("a", "second\n")]
+
+
+def test_the_end_of_a_log_is_at_most_a_mebibyte(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * (1 << 20) + b"y" * 9)
+    end = tail(tmp_path / "log", 5)
+    assert len(end) == 1 << 20
+    assert end.endswith("y" * 9)
