@@ -214,7 +214,8 @@ class _LinePrinter:
         lines = (self._rest.pop(log, "") + text).split("\n")
         rest = lines.pop()
         if len(rest) > LONGEST_LINE:
-            rest = fold(rest)  # only the last state of a progress bar
+            over = "\r" if rest.endswith("\r") else ""  # the next text overwrites the last state
+            rest = fold(rest) + over  # only the last state of a progress bar
         if len(rest) > LONGEST_LINE:
             lines.append(rest)
             rest = ""
