@@ -24,11 +24,14 @@ from hpcrun.cli.output import (
     render,
     show,
     stderr,
+    table,
     verbatim,
     want_json,
+    wants_json,
 )
-from hpcrun.errors import InterruptedByUser, JobFailedError
+from hpcrun.errors import InterruptedByUser, JobFailedError, PlanError
 from hpcrun.features.remote import TypedHost
+from hpcrun.views.text import text_table
 
 FAILED = JobFailedError("job 7 ended as FAILED", hint="hpcrun explain 7")
 
@@ -37,6 +40,9 @@ FAILED = JobFailedError("job 7 ended as FAILED", hint="hpcrun explain 7")
 def new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(output._Answer, "json", False)
     monkeypatch.setattr(output._Answer, "document", None)
+    monkeypatch.setattr(output._Answer, "begun", None)
+    monkeypatch.setattr(output._Answer, "option", "")
+    monkeypatch.setattr(output._Answer, "held", ())
     handler = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, handler)
@@ -174,3 +180,100 @@ def test_proposed_commands_have_what_was_typed_and_a_document_has_not(
     show(Outcome(failure=FAILED))
     finish()
     assert json.loads(capsys.readouterr().out)["error"]["hint"] == "hpcrun explain 7"
+
+
+def test_a_command_without_outcomes_has_succeeded(capsys: pytest.CaptureFixture[str]) -> None:
+    def silent() -> Outcomes:
+        yield from ()
+
+    assert render(silent()) == 0
+    finish()
+    assert capsys.readouterr().out == ""
+
+
+def test_the_status_is_that_of_the_last_outcome() -> None:
+    def command() -> Outcomes:
+        yield Outcome(status=3)
+        yield printed(["done"])
+
+    assert render(command()) == 0
+
+
+def test_json_once_wanted_stays_wanted() -> None:
+    assert want_json(True) is True
+    assert want_json(False) is False
+    assert wants_json()
+
+
+def test_a_table_in_a_pipe_is_as_wide_as_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("a" * 150, "1"), ("b", "22")]
+    show(Outcome(lambda: [table(text_table(("NAME", "N"), rows, right=("N",)))]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "a" * 150 + "   1"
+    assert lines[2] == "b" + " " * 149 + "  22"
+
+
+def test_the_first_fields_of_a_document_are_printed_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    want_json(True)
+    output.begin_document({"job_id": "7"})
+    begun = capsys.readouterr().out
+    assert begun == '{\n  "schema": 1,\n  "job_id": "7",\n'
+    show(Outcome(document=lambda: {"job_id": "7", "state": "COMPLETED"}))
+    finish()
+    document = json.loads(begun + capsys.readouterr().out)
+    assert document == {"schema": 1, "job_id": "7", "state": "COMPLETED"}
+
+
+def test_without_json_no_document_is_begun(capsys: pytest.CaptureFixture[str]) -> None:
+    output.begin_document({"job_id": "7"})
+    assert capsys.readouterr().out == ""
+
+
+def test_an_error_of_the_document_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    want_json(True)
+    finish(render(Outcome(document=lambda: {"error": {"message": "mine"}}, status=3)))
+    assert json.loads(capsys.readouterr().out)["error"] == {"message": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("length", "shown"), [(299, "x" * 299), (300, f"{'x' * 40}... (300 characters)")]
+)
+def test_a_word_that_is_too_long_is_shortened(
+    capsys: pytest.CaptureFixture[str], length: int, shown: str
+) -> None:
+    show(Outcome(failure=PlanError(f"no {'x' * length} there")))
+    assert capsys.readouterr().err == f"hpcrun: no {shown} there\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "held"),
+    [("/p/.hpcrun/a.yaml is not trusted", False), ("/q/a.yaml is not there", True)],
+)
+def test_a_remark_that_a_failure_repeats_is_left_out(
+    capsys: pytest.CaptureFixture[str], message: str, held: bool
+) -> None:
+    output.hold(["hpcrun: /p/.hpcrun is not used: you have not trusted it"])
+    show(Outcome(failure=PlanError(message)))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == f"hpcrun: {message}"
+    assert len(lines) == 1 + held
+
+
+def test_a_proposed_command_has_the_option_of_this_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.propose_with("--runs /r", ["logs", "explain"])
+    output.tell(["hpcrun logs 7", "hpcrun cancel 7", "my-hpcrun logs 7", "hpcrun logs"])
+    assert capsys.readouterr().err.splitlines() == [
+        "hpcrun logs --runs /r 7",
+        "hpcrun cancel 7",
+        "my-hpcrun logs 7",
+        "hpcrun logs",
+    ]
+
+
+def test_a_failure_of_several_lines_keeps_them(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Outcome(failure=PlanError("one\n\ttwo", hint="three")))
+    assert capsys.readouterr().err == "hpcrun: one\n        two\nhint: three\n"
