@@ -133,6 +133,12 @@ def test_a_mistake_is_refused_with_file_and_line(text: str, line: int, words: st
     assert refused.value.hint == "YAML indents with spaces, not with tabs" or "\t" not in text
 
 
+def test_a_tab_in_another_line_is_not_the_mistake() -> None:
+    with pytest.raises(ProfileError) as refused:
+        parse_yaml("a: b: c\nd: '\t'\n", FILE)
+    assert refused.value.hint is None
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
