@@ -268,3 +268,17 @@ def test_the_driver(tmp_path: Path) -> None:
     assert parse_driver("babble", ["[N/A]"]) == ask_driver({"PATH": str(tmp_path)}) == DriverFacts()
     nvidia_smi(tmp_path, "echo 'NVIDIA-SMI has failed' >&2\nexit 9")
     assert ask_driver({"PATH": f"{tmp_path}/bin:/bin"}) == DriverFacts()
+
+
+def test_the_driver_and_the_capabilities_of_its_cards_are_asked_for(tmp_path: Path) -> None:
+    table = write(tmp_path / "table", TABLE)
+    nvidia_smi(tmp_path, f"case $# in 0) cat {table} ;; *) echo 9.0; echo 9.0 ;; esac")
+    found = ask_driver({"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
+    assert found == DriverFacts("535.104.05", (12, 2), ("9.0", "9.0"))
+
+
+def test_a_driver_whose_cards_do_not_answer_has_no_capabilities(tmp_path: Path) -> None:
+    table = write(tmp_path / "table", TABLE)
+    nvidia_smi(tmp_path, f"case $# in 0) cat {table} ;; *) exit 9 ;; esac")
+    found = ask_driver({"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
+    assert found == DriverFacts("535.104.05", (12, 2))

@@ -15,8 +15,8 @@ from hpcrun.in_job.launch import rank_environment, tracker_environment
 from hpcrun.job.script import LAUNCH
 from hpcrun.machine import clean_environment
 from hpcrun.machine.clean_environment import clean_env, env_for_slurm, env_of_caller
-from hpcrun.machine.command_log import log_message, logged_to, timed
-from hpcrun.machine.process import command_text, run_command
+from hpcrun.machine.command_log import _print_on_stderr, log_message, logged_to, timed
+from hpcrun.machine.process import Completed, command_text, run_command, user_name
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.schedulers.slurm_text import sacct_command, squeue_command
 
@@ -268,3 +268,32 @@ def test_an_output_without_end_is_one_message() -> None:
     )
     assert (done.status, done.stdout, done.stderr) == (3, "out\n", "err\n")
     assert run_command(["sleep", "60"], timeout_s=0.1, most=9).stderr == "timed out after 0.1 s"
+
+
+def test_a_command_reads_what_it_is_given_and_nothing_else() -> None:
+    assert run_command(["cat"], timeout_s=60, stdin="a\udcff").stdout == "a\udcff"
+    assert run_command(["cat"], timeout_s=60).stdout == ""
+
+
+def test_a_command_runs_in_its_folder_and_environment(tmp_path: Path) -> None:
+    env = {"PATH": "/usr/bin:/bin", "WORD": "hello"}
+    done = run_command(["sh", "-c", "pwd; echo $WORD"], timeout_s=60, env=env, cwd=tmp_path)
+    assert done.stdout == f"{tmp_path}\nhello\n"
+
+
+def test_a_program_that_is_not_there_has_no_status() -> None:
+    done = run_command(["no-such-program"], timeout_s=60)
+    assert done == Completed(
+        "no-such-program", None, "", "no-such-program: No such file or directory"
+    )
+
+
+def test_the_log_on_stderr_begins_with_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_on_stderr("sinfo: exit status 0, 0.1 s")
+    line = capsys.readouterr().err
+    assert re.fullmatch(r"hpcrun: \d\d:\d\d:\d\d sinfo: exit status 0, 0\.1 s\n", line)
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcrun.machine.process.os.getuid", lambda: 2**31 - 5)
+    assert user_name() == str(2**31 - 5)
