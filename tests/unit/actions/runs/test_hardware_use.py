@@ -13,6 +13,8 @@ import pytest
 
 from hpcrun.actions.runs.hardware_use import (
     GpuResult,
+    had_little_memory_left,
+    read_gpus,
     record_instead,
     recorded_uses,
     run_use,
@@ -21,7 +23,7 @@ from hpcrun.actions.runs.hardware_use import (
 )
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.actions.status.status_details import Insight
-from hpcrun.errors import PlanError
+from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.explain.ended import explain
 from hpcrun.in_job.launch.sampler import line
 from hpcrun.job.run_paths import RunFolder
@@ -313,3 +315,99 @@ def test_explain_shows_the_use_of_a_run_that_completed_and_that_gpus_were_idle(
     assert found.summary == message
     assert found.next == "hpcrun logs --all-ranks 7"
     assert "--cancel-idle" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        ({"seconds": 180, "gpus": 1, "gpus_unused": 1}, "the GPU was idle throughout"),
+        ({"gpus": 4, "gpus_unused": 4}, "all 4 GPUs were idle throughout"),
+        ({"gpus": 8, "gpus_unused": 3}, "3 of 8 GPUs were idle throughout: ask for --gpus 5"),
+        ({"gpu_idle": 0.25}, "the GPUs were idle for 25% of the time"),
+        ({"memory_peak": 60 * GB}, "memory: at most 60.0 of 64 GB per node in use: ask for"),
+        ({"memory_peak": 3 * GB, "memory_asked": 8 * GB}, "--mem 4G is enough"),
+        ({"cpus_peak": 2.4, "cpus_asked": 5, "gpus": 0}, "--cpus 4 is enough"),
+    ],
+)
+def test_advice_begins_at_its_limit(changes: dict[str, Any], advice: str) -> None:
+    [text] = use_advice(replace(BUSY, **changes), completed=True)
+    assert advice in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seconds": 179, "gpus_unused": 2},
+        {"gpu_idle": 0.24},
+        {"memory_peak": 32 * GB},
+        {"memory_peak": 58 * GB},
+        {"memory_peak": 3 * GB, "memory_asked": 7 * GB},
+        {"cpus_peak": 2.0, "cpus_asked": 4, "gpus": 0},
+        {"cpus_peak": 4.0},
+        {"cpus_peak": 3.9, "gpus": 8},
+    ],
+    ids=str,
+)
+def test_below_its_limit_there_is_no_advice(changes: dict[str, Any]) -> None:
+    assert use_advice(replace(BUSY, **changes), completed=True) == []
+
+
+@pytest.mark.parametrize(
+    ("peak", "asked", "little"), [(81, 100, True), (80, 100, False), (81, None, False)]
+)
+def test_more_than_80_percent_of_the_memory_is_much(
+    peak: int, asked: int | None, little: bool
+) -> None:
+    assert had_little_memory_left(replace(BUSY, memory_peak=peak, memory_asked=asked)) is little
+
+
+GPU_LINE = "{}, GPU-1, NVIDIA A100, 97, 71234, 81920, 402.35, 400.00, 61"
+
+
+def running(folder: Path, answer: str, **said: Any) -> tuple[RunStatus, dict[str, str]]:
+    """A job of two nodes with two ranks each, and srun with this answer."""
+    attempt = folder / "elements/0/attempts/0"
+    write(attempt / "start", json.dumps({"job_id": "7", "host": "a", "started": 5.0}))
+    write(attempt / "hosts", "a\nb\n")
+    for node, first in (("a", 0), ("b", 2)):
+        start = {"node": node, "first_rank": first, "ranks": 2}
+        write(attempt / f"node-{node}.start", json.dumps(start))
+    write(folder / "bin/srun", f"#!/bin/sh\n{answer}\n").chmod(0o755)
+    item = RunStatus(run(job_id="7", **said), folder, LastStatus("RUNNING", 5.0), live=True)
+    return item, {"PATH": f"{folder}/bin:/usr/bin:/bin"}
+
+
+def test_the_gpus_of_all_nodes_have_the_ranks_that_use_them(tmp_path: Path) -> None:
+    lines = [f"b\tgpu\t{GPU_LINE.format(index)}" for index in (0, 1)]
+    lines += [f"a\tgpu\t{GPU_LINE.format(index)}" for index in (0, 1)]
+    answer = write(tmp_path / "answer", "\n".join(lines))
+    result = read_gpus(*running(tmp_path, f"cat {answer}"))
+    shown = [(row.node, row.rank, row.gpu.index) for row in result.rows]
+    assert shown == [("a", 0, 0), ("a", 1, 1), ("b", 2, 0), ("b", 3, 1)]
+    assert result.without == {}
+
+
+def test_gpus_that_are_not_as_many_as_the_ranks_are_of_no_rank(tmp_path: Path) -> None:
+    answer = write(tmp_path / "answer", f"a\tgpu\t{GPU_LINE.format(0)}\nb\tnone\tno GPU\n")
+    result = read_gpus(*running(tmp_path, f"cat {answer}"))
+    assert [(row.node, row.rank) for row in result.rows] == [("a", None)]
+    assert result.without == {"b": "no GPU"}
+
+
+def test_a_node_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    answer = write(tmp_path / "answer", f"a\tgpu\t{GPU_LINE.format(0)}\n")
+    assert read_gpus(*running(tmp_path, f"cat {answer}")).without == {"b": "no response"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("echo no step >&2; echo no step >&2; exit 1", "cannot query the nodes: no step"),
+        ("exit 3", "cannot query the nodes: srun ended with 3"),
+        ("exit 124", "no node answered within "),
+    ],
+    ids=["words", "status", "late"],
+)
+def test_why_no_node_has_answered(tmp_path: Path, answer: str, problem: str) -> None:
+    with pytest.raises(SchedulerError, match=problem):
+        read_gpus(*running(tmp_path, answer))
