@@ -134,7 +134,7 @@ def test_a_running_job_has_an_allocation() -> None:
     ],
     ids=["elsewhere", "stale", "unknown"],
 )
-def test_why_a_job_is_not_known_to_exist(said: dict[str, bool], words: str) -> None:
+def test_why_a_job_is_not_known_to_exist(said: dict[str, Any], words: str) -> None:
     assert unlisted_words(item(**said)) == words
 
 
