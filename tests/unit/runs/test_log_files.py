@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcrun.job.run_paths import AttemptFolder
-from hpcrun.runs.follow_files import follow
+from hpcrun.runs.follow_files import Pace, _Reader, follow
 from hpcrun.runs.log_files import LogFile, has_text, rank_log, tail
 
 BLOCK = 65536
@@ -134,3 +134,70 @@ def test_the_end_of_a_log_is_at_most_a_mebibyte(tmp_path: Path) -> None:
     end = tail(tmp_path / "log", 5)
     assert len(end) == 1 << 20
     assert end.endswith("y" * 9)
+
+
+def round_of(pace: Pace, readers: list[_Reader], *, every: bool = False) -> list[int]:
+    """Read the logs that are chosen for a round, and return their numbers."""
+    numbers = []
+    for reader in pace.chosen(readers, every=every):
+        numbers.append(readers.index(reader))
+        for _ in reader.read():
+            reader.spoke_at = pace.round
+    return numbers
+
+
+def many(folder: Path, number: int) -> list[_Reader]:
+    readers = []
+    for index in range(number):
+        path = folder / f"rank-{index}.out"
+        path.touch()
+        readers.append(_Reader(LogFile(path, f"rank {index}")))
+    return readers
+
+
+def test_few_logs_are_all_read_in_each_round(tmp_path: Path) -> None:
+    pace = Pace()
+    readers = many(tmp_path, 32)
+    for _ in range(3):
+        assert round_of(pace, readers) == list(range(32))
+
+
+def test_many_silent_logs_are_read_in_turn(tmp_path: Path) -> None:
+    pace = Pace()
+    readers = many(tmp_path, 40)
+    assert round_of(pace, readers, every=True) == list(range(40))
+    assert round_of(pace, readers) == list(range(30))
+    assert round_of(pace, readers) == [*range(30, 40), *range(20)]
+
+
+def test_of_many_logs_those_that_are_written_are_read_first(tmp_path: Path) -> None:
+    pace = Pace()
+    readers = many(tmp_path, 40)
+    round_of(pace, readers, every=True)
+    readers[39].log.path.write_text("hello\n")
+    round_of(pace, readers)
+    assert 39 in round_of(pace, readers)
+    assert round_of(pace, readers)[0] == 39
+
+
+def test_a_log_that_is_written_stays_open_for_ten_looks(tmp_path: Path) -> None:
+    [reader] = many(tmp_path, 1)
+    looks = []
+    for number in range(13):
+        with reader.log.path.open("a") as file:
+            file.write(f"{number} ")
+        assert "".join(reader.read(stays_open=True)) == f"{number} "
+        looks.append(reader.is_open)
+    assert looks == [True] * 10 + [False, True, True]
+    assert list(reader.read(stays_open=True)) == []
+    assert not reader.is_open
+
+
+def test_a_log_in_the_place_of_an_open_one_is_found(tmp_path: Path) -> None:
+    [reader] = many(tmp_path, 1)
+    reader.log.path.write_text("old ")
+    assert list(reader.read(stays_open=True)) == ["old "]
+    reader.log.path.unlink()
+    reader.log.path.write_text("new ")
+    assert list(reader.read(stays_open=True)) == ["new "]
+    reader.close()

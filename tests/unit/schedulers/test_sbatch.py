@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hpcrun.errors import SchedulerError
+from hpcrun.errors import SchedulerError, SubmissionUncertainError
 from hpcrun.job.run_paths import RunFolder
-from hpcrun.schedulers.protocol import Submission
+from hpcrun.schedulers.protocol import Submission, SubmittedJob
 from hpcrun.schedulers.sbatch import submit_with_submitit
 from tests.unit.builders import write
 
@@ -90,3 +91,58 @@ def test_the_environment_reaches_sbatch_as_it_is(tmp_path: Path) -> None:
     assert submit_with_submitit(submission, env).job_id == "7"
     variables = (tmp_path / "environ").read_bytes().rstrip(b"\0").split(b"\0")
     assert sorted(variables) == sorted(f"{name}={text}".encode() for name, text in env.items())
+
+
+def submitted(folder: Path, program: str, **said: Any) -> SubmittedJob:
+    """The job that such an sbatch submits."""
+    write(folder / "run/submit.ready", "")
+    sbatch = write(folder / "bin/sbatch", f"#!/bin/sh\n{program}\n")
+    sbatch.chmod(0o755)
+    env = {"PATH": f"{sbatch.parent}:/usr/bin:/bin"}
+    submission = Submission(folder / "run", "#!/bin/sh\n", folder, env, None, **said)
+    return submit_with_submitit(submission, env)
+
+
+def test_the_remarks_of_sbatch_are_kept(tmp_path: Path) -> None:
+    job = submitted(tmp_path, "echo welcome >&2; echo Submitted batch job 7")
+    assert job == SubmittedJob("7", "welcome")
+
+
+def test_without_remarks_their_file_is_removed(tmp_path: Path) -> None:
+    assert submitted(tmp_path, "echo Submitted batch job 7").remarks == ""
+    assert not RunFolder(tmp_path / "run").sbatch_stderr.exists()
+
+
+def test_dependency_and_comment_are_options_of_sbatch(tmp_path: Path) -> None:
+    program = f'printf "%s\\n" "$@" >{tmp_path}/args; echo Submitted batch job 7'
+    submitted(tmp_path, program, dependency="afterok:5", comment="two words")
+    args = (tmp_path / "args").read_text().splitlines()
+    assert args[2:5] == [
+        "--dependency=afterok:5",
+        "--kill-on-invalid-dep=yes",
+        "--comment=two words",
+    ]
+    submitted(tmp_path, program)
+    assert len((tmp_path / "args").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("echo Socket timed out >&2; exit 1", "sbatch got no response; the job may have been"),
+        ("echo hello", "sbatch answered 'hello"),
+    ],
+    ids=["no response", "no id"],
+)
+def test_a_submission_without_an_answer_is_uncertain(
+    tmp_path: Path, program: str, message: str
+) -> None:
+    with pytest.raises(SubmissionUncertainError, match=message):
+        submitted(tmp_path, program)
+
+
+def test_a_script_that_cannot_be_written_is_not_submitted(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    submission = Submission(tmp_path / "file", "#!/bin/sh\n", tmp_path, {}, None)
+    with pytest.raises(SchedulerError, match="cannot write the script to submit"):
+        submit_with_submitit(submission, {})

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from hpcrun.actions.status import wait
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.wait import Waiter, answers_of
+from hpcrun.actions.status.wait import Pauses, Waiter, answers_of, ends_of
 from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -235,3 +236,58 @@ def test_before_a_late_answer_comes_none() -> None:
     assert next(answers) is None
     may_answer.set()
     assert list(answers) == [True]
+
+
+def waiting(*states: str) -> list[Waiter]:
+    """Waiters for runs in these states, whose folders have no records."""
+    waiters = []
+    for state in states:
+        status = LastStatus(state, 1.0, final=state != "RUNNING")
+        poll = partial(RunStatus, run(), Path("/none"), status)
+        waiters.append(Waiter(Path("/none"), poll))
+    return waiters
+
+
+@pytest.fixture
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ASK_FIRST_S", "LOOK_EVERY_S", "SETTLES_S"):
+        monkeypatch.setattr(wait, name, 0.0)
+
+
+@pytest.mark.usefixtures("_no_pauses")
+@pytest.mark.parametrize(
+    ("states", "first", "places"),
+    [
+        (["COMPLETED", "FAILED"], False, [0, 1]),
+        (["RUNNING", "FAILED"], True, [1]),
+        (["RUNNING", "FAILED"], False, [1]),
+        (["RUNNING"], True, []),
+    ],
+    ids=["all", "first", "late", "none"],
+)
+def test_each_run_that_ends_in_time_is_told(
+    states: list[str], first: bool, places: list[int]
+) -> None:
+    ends = list(ends_of(waiting(*states), within_s=0.01, first=first))
+    assert [place for place, _ in ends] == places
+
+
+@pytest.mark.parametrize(
+    ("age_s", "pause_s"),
+    [(0.0, 1.0), (2.0, 1.0), (10.0, 5.0), (59.0, 29.5), (60.0, 30.0), (600.0, 30.0)],
+)
+def test_the_pauses_grow_for_a_minute(
+    monkeypatch: pytest.MonkeyPatch, age_s: float, pause_s: float
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr("hpcrun.actions.status.wait.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("hpcrun.actions.status.wait.random.uniform", lambda *_: 1.0)
+    pauses = Pauses()
+    now_s[0] += age_s
+    pauses.next()
+    now_s[0] += pause_s - 0.01
+    assert not pauses.are_over()
+    now_s[0] += 0.01
+    assert pauses.are_over()
+    pauses.begin()
+    assert pauses.are_over()
