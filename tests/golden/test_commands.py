@@ -2,7 +2,9 @@
 
 The first line of each file in tests/golden/commands is the command. `make golden` writes the rest:
 a new case is a file with that one line. In tests/golden/sessions each line of a command
-begins with "$". The runs are in tests/data/runs.
+begins with "$". The runs are in tests/data/runs. A session with jobs begins by copying
+tests/golden/programs, a small Slurm whose jobs are files; one with a cluster begins with programs
+that print tests/data/22.05.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from tests.harness import REPO, SYSTEM_PATH, Hpcrun
 RUNS = REPO / "tests/data/runs"
 RECORDED = REPO / "tests/data/22.05"
 PROGRAMS = Path(__file__).parent / "programs"
-"""A small Slurm: its jobs are files in a folder of the session."""
 GOLDEN = Path(__file__).parent / "commands"
 SESSIONS = Path(__file__).parent / "sessions"
 """Commands of which one changes what the next one sees."""

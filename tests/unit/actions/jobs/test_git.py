@@ -106,3 +106,18 @@ def test_a_repository_that_does_not_respond_delays_nothing(
     os.mkfifo(project / ".git/HEAD")
     assert read_work_tree(project, os.environ) is None
     assert time.monotonic() - began < 5
+
+
+def test_the_settings_of_a_repository_are_those_of_its_files(project: Path) -> None:
+    run_git(project, "config", "core.autocrlf", "input")
+    run_git(project, "config", "core.pager", "less")
+    settings = git._settings(project, os.environ, time.monotonic() + 60)
+    assert "core.autocrlf=input" in settings
+    assert settings[::2] == ["-c"] * (len(settings) // 2)
+    assert not any("pager" in setting for setting in settings)
+
+
+def test_a_repository_may_have_no_such_settings(project: Path) -> None:
+    write(project / ".git/config", "[core]\n\trepositoryformatversion = 0\n")
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    assert git._settings(project, env, time.monotonic() + 60) == []
