@@ -97,3 +97,10 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "raw.csv").write_bytes(b"a\n\xff\n")
     with pytest.raises(UsageError, match="no UTF-8 text"):
         load_sweep_file(tmp_path / "raw.csv")
+
+
+def test_a_file_has_at_most_ten_megabytes(tmp_path: Path) -> None:
+    with (tmp_path / "a.csv").open("wb") as file:
+        file.truncate(10_000_001)
+    with pytest.raises(UsageError, match="is larger than 10 MB"):
+        load_sweep_file(tmp_path / "a.csv")

@@ -15,7 +15,6 @@ from hpcrun.errors import PlanError
 from hpcrun.job.run_paths import RunFolder, RunsFolder
 from hpcrun.runs.folder_checks import UnsafeFolderError
 from hpcrun.runs.job_code import (
-    MOST_FILES,
     CodeFile,
     check_count,
     copy_code,
@@ -73,9 +72,9 @@ def test_what_is_as_large_as_may_be_is_taken_and_what_is_more_is_refused(tmp_pat
         "  14.0 MB  c",
         "  8.0 MB  b",
     ]
-    check_count(["a.py"] * MOST_FILES, tmp_path)
-    with pytest.raises(PlanError, match=f"there are more than {MOST_FILES} files in {tmp_path}"):
-        check_count(["a.py"] * (MOST_FILES + 1), tmp_path)
+    check_count(["a.py"] * 50_000, tmp_path)
+    with pytest.raises(PlanError, match=f"there are more than 50000 files in {tmp_path}"):
+        check_count(["a.py"] * 50_001, tmp_path)
 
 
 def test_links_within_the_code_lead_to_the_copy_and_those_out_of_it_to_where_they_led(

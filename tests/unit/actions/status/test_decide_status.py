@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.status.decide_status import (
-    ALIVE_WITHIN_S,
-    MISSED_FOR_S,
-    UNSENT_FOR_S,
     attempt_times,
     decide_status,
     ended_state,
@@ -60,7 +57,7 @@ WELL, TOLD = ExitRecord(0, "", 9_500.0), ExitRecord(143, "TERM", 9_500.0)
 REQUEUED = ExitRecord(124, "", NOW - 5, "", "time_limit", True)
 IDLE = ExitRecord(143, "", NOW, "cancelled: its GPUs were idle for 30 min", "idle")
 PENDING, RUNNING = LastStatus("PENDING", 500.0, reason="Resources"), LastStatus("RUNNING", 500.0)
-LOST = replace(RUNNING, missed_s=NOW - MISSED_FOR_S)
+LOST = replace(RUNNING, missed_s=NOW - 60)
 BY_SIGTERM = (
     "terminated by SIGTERM (cancelled, preempted or time limit); Slurm no longer has the record"
 )
@@ -238,7 +235,12 @@ OVER = {"elapsed_s": 500, "hosts": "node[1-2]", "limit_s": 3600, "final": True}
         ),
         (
             {},
-            replace(REQUEUED, ended_s=NOW - ALIVE_WITHIN_S - 1),
+            replace(REQUEUED, ended_s=NOW - 120),
+            {"state": "PENDING", "final": False},
+        ),
+        (
+            {},
+            replace(REQUEUED, ended_s=NOW - 121),
             {"state": "UNKNOWN", "final": False},
         ),
         ({"cancelled": True}, REQUEUED, {"state": "CANCELLED", "final": True}),
@@ -270,16 +272,22 @@ def test_slurm_has_a_moment_after_sbatch_is_gone() -> None:
     first = decide(of=lost, sending=Sending.ENDED)
     assert first.state == "SUBMITTING"
     assert first.missed_s == NOW
-    soon = decide(last=first, of=lost, sending=Sending.ENDED, now_s=NOW + UNSENT_FOR_S - 1)
+    soon = decide(last=first, of=lost, sending=Sending.ENDED, now_s=NOW + 29)
     assert soon.state == "SUBMITTING"
     assert soon.missed_s == NOW
-    for later_s in (UNSENT_FOR_S, UNSENT_FOR_S + 1):
+    for later_s in (30, 31):
         later = decide(last=soon, of=lost, sending=Sending.ENDED, now_s=NOW + later_s)
         assert later.state == "NOT_SUBMITTED"
         assert later.final is True
     found = decide(JobInfo("4711", "PENDING"), last=soon, of=lost, sending=Sending.ENDED)
     assert found.state == "PENDING"
     assert found.missed_s is None
+
+
+@pytest.mark.parametrize(("age_s", "state"), [(599, "SUBMITTING"), (600, "NOT_SUBMITTED")])
+def test_a_submission_of_ten_minutes_has_no_moment(age_s: int, state: str) -> None:
+    lost = run(job_id=None, created_s=NOW - age_s)
+    assert decide(of=lost, sending=Sending.ENDED).state == state
 
 
 def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(
@@ -295,15 +303,15 @@ def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(
 
 def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does() -> None:
     # two polls of a slow controller may read the same answer
-    assert MISSED_FOR_S >= LONGEST_PAUSE_S
+    assert LONGEST_PAUSE_S <= 60
     first = decide(last=LastStatus("RUNNING", 500.0, elapsed_s=5))
     assert first.state == "RUNNING"
     assert first.elapsed_s == 5
     assert first.asked_s == 500.0
     assert first.missed_s == NOW
     assert first.reason == "Slurm does not list this job"
-    assert decide(last=first, now_s=NOW + MISSED_FOR_S - 1) == first
-    assert decide(last=first, now_s=NOW + MISSED_FOR_S).state == "UNKNOWN"
+    assert decide(last=first, now_s=NOW + 59) == first
+    assert decide(last=first, now_s=NOW + 60).state == "UNKNOWN"
 
 
 @pytest.mark.parametrize("last", [PENDING, RUNNING])
