@@ -9,8 +9,8 @@ import pytest
 
 from hpcrun.actions.runs.find import FoundRun
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.cli.consent import check_consent
 from hpcrun.cli.context import Context
+from hpcrun.cli.control_without_terminal import check_consent
 from hpcrun.cli.output import render
 from hpcrun.errors import UsageError
 from hpcrun.runs.record import LastStatus
