@@ -149,7 +149,7 @@ def test_a_job_without_options_continues_in_no_way() -> None:
 @pytest.mark.parametrize(
     ("words", "facts"),
     [
-        pytest.param(["--warn", "0"], (True, False, True), id="managed"),
+        pytest.param(["--grace", "0"], (True, False, True), id="managed"),
         pytest.param(["--nodes", "1"], (False, True, False), id="local"),
         pytest.param(["--nodes", "1", "--within", "n1"], (False, True, True), id="in a pack"),
     ],

@@ -113,7 +113,7 @@ def test_a_terminated_job_terminates_its_step(job: Attempt, number: int) -> None
 
 
 def test_a_warned_job_asks_its_ranks_to_stop_and_is_requeued(job: Attempt) -> None:
-    status = signal_job(job, "--warn 0 --requeue 1", signal.SIGUSR1, "trap 'exit 9' TERM;")
+    status = signal_job(job, "--grace 0 --requeue 1", signal.SIGUSR1, "trap 'exit 9' TERM;")
     assert status == 143
     assert os.listdir(job.folder / "stop") == ["time_limit"]
     requeued = {"again": True, "how": "requeue", "reason": "time_limit"}
@@ -131,7 +131,7 @@ def test_a_job_without_warn_ignores_the_warning(job: Attempt) -> None:
 
 def test_a_failed_attempt_is_followed_by_a_restart(job: Attempt) -> None:
     text = 'test -e "$HPCRUN_RUN_DIR/second" && exit 0; touch "$HPCRUN_RUN_DIR/second"; exit 3'
-    options = "--warn 60 --restarts 1 --retry-on-failure"
+    options = "--grace 60 --restarts 1 --retry-on-failure"
     status, log = launch(job, options, *LAUNCH, "node", "--", *RANK, "sh", "-c", text)
     assert status == 0
     assert "attempt 1 ended by failure; the job is restarted in this allocation" in log
@@ -148,13 +148,13 @@ def test_a_job_that_was_requeued_too_often_is_refused(
     job: Attempt, requeues: str, status: int
 ) -> None:
     env = {"HPCRUN_REQUEUES": requeues}
-    assert launch(job, "--warn 60 --requeue 1", "true", **env)[0] == status
+    assert launch(job, "--grace 60 --requeue 1", "true", **env)[0] == status
     message = "started once more than --requeue 1 allows" if status else ""
     assert end(job) == {**NOTHING, "status": status, "message": message}
 
 
 def test_a_failure_is_requeued_by_the_supervisor(job: Attempt) -> None:
-    options = "--warn 60 --requeue 1 --retry-on-failure"
+    options = "--grace 60 --requeue 1 --retry-on-failure"
     status, log = launch(job, options, *LAUNCH, "node", "--", *RANK, "sh", "-c", "exit 3")
     assert status == 3
     assert "attempt 1 ended by failure; the job is requeued by its supervisor" in log
@@ -163,7 +163,7 @@ def test_a_failure_is_requeued_by_the_supervisor(job: Attempt) -> None:
 
 def test_a_failure_is_not_retried_unless_asked(job: Attempt) -> None:
     command = [*LAUNCH, "node", "--", *RANK, "sh", "-c", "exit 3"]
-    assert launch(job, "--warn 60 --requeue 1", *command)[0] == 3
+    assert launch(job, "--grace 60 --requeue 1", *command)[0] == 3
     assert (end(job)["how"], end(job)["reason"]) == ("", "failure")
 
 
@@ -171,7 +171,7 @@ def test_the_same_exception_twice_is_not_retried(job: Attempt) -> None:
     program = job.run / "train.py"
     program.write_text("raise ValueError('bad data')\n")
     (job.folder / "start").write_text(json.dumps({"started": time.time()}))
-    options = "--warn 60 --restarts 5 --retry-on-failure"
+    options = "--grace 60 --restarts 5 --retry-on-failure"
     command = [*LAUNCH, "node", "--", *RANK, sys.executable, "-S", str(program)]
     status, log = launch(job, options, *command)
     assert status == 1

@@ -120,12 +120,12 @@ def test_a_mark_of_hpcrun_cancel_counts_for_this_attempt(
 @pytest.mark.parametrize(
     ("options", "status", "signalled", "why"),
     [
-        pytest.param("--warn 60", 1, False, "node_failure", id="managed"),
+        pytest.param("--grace 60", 1, False, "node_failure", id="managed"),
         pytest.param("", 1, False, "", id="not managed"),
         pytest.param("", 143, True, "time_limit", id="terminated"),
         pytest.param("--nodes 2", 143, True, "", id="this machine"),
-        pytest.param("--nodes 2 --warn 60", 143, True, "cancelled", id="this machine, managed"),
-        pytest.param("--nodes 2 --warn 60", 1, False, "failure", id="no dead node here"),
+        pytest.param("--nodes 2 --grace 60", 143, True, "cancelled", id="this machine, managed"),
+        pytest.param("--nodes 2 --grace 60", 1, False, "failure", id="no dead node here"),
     ],
 )
 def test_slurm_is_asked_if_something_depends_on_the_reason(
@@ -152,12 +152,12 @@ def test_a_job_that_was_ended_for_idle_gpus_says_so(attempt: Attempt) -> None:
 )
 def test_the_nodes_of_a_failure_are_named(attempt: Attempt, why: str, nodes: list[str]) -> None:
     leave(attempt, "rank-0.exit", rank=0, node="n1", status=3, ended=1.0)
-    examined = examine("--warn 60")
+    examined = examine("--grace 60")
     assert examined.failed_nodes(why, examined.facts(3)) == nodes
 
 
 def test_a_failure_without_a_record_names_no_node(attempt: Attempt, tmp_path: Path) -> None:
-    examined = examine("--warn 60")
+    examined = examine("--grace 60")
     assert examined.failed_nodes("failure", examined.facts(1)) == []
-    local = examine("--nodes 2 --warn 60")
+    local = examine("--nodes 2 --grace 60")
     assert local.failed_nodes("node_failure", local.facts(1)) == []

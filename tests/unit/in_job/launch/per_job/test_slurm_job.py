@@ -16,7 +16,7 @@ from hpcrun.in_job.launch.per_job import job
 from hpcrun.in_job.launch.slurm_requests import JobSays
 from tests.unit.in_job.attempts import Attempt
 
-RESTARTS = "--warn 60 --restarts 5 --retry-on-failure"
+RESTARTS = "--grace 60 --restarts 5 --retry-on-failure"
 
 
 class Allocation:
@@ -143,7 +143,7 @@ def test_a_node_of_a_failure_is_left_out_if_asked(
 
 
 def test_restarts_are_used_up(allocation: Allocation) -> None:
-    options = "--warn 60 --restarts 1 --retry-on-failure"
+    options = "--grace 60 --restarts 1 --retry-on-failure"
     assert allocation.run(options, fails("n1"), fails("n1")) == 3
     assert (allocation.end()["how"], allocation.end(1)["how"]) == ("restart", "")
     assert allocation.end(1)["message"] == "not restarted: --restarts 1 is used up"
@@ -155,7 +155,7 @@ def test_restarts_are_used_up(allocation: Allocation) -> None:
 def test_a_job_is_requeued_without_the_nodes_of_its_failures(
     allocation: Allocation, exclude: str, excluded: list[str]
 ) -> None:
-    options = f"--warn 60 --requeue 1 --retry-on-failure {exclude}"
+    options = f"--grace 60 --requeue 1 --retry-on-failure {exclude}"
     assert allocation.run(options, fails("n2")) == 3
     assert allocation.excluded == excluded
     record = allocation.end()
@@ -164,14 +164,14 @@ def test_a_job_is_requeued_without_the_nodes_of_its_failures(
 
 def test_a_job_that_slurm_has_requeued_is_not_requeued_again(allocation: Allocation) -> None:
     allocation.restarts = 1
-    assert allocation.run("--warn 60 --requeue 1 --retry-on-failure", fails("n2")) == 3
+    assert allocation.run("--grace 60 --requeue 1 --retry-on-failure", fails("n2")) == 3
     assert allocation.excluded is None
     assert allocation.end()["how"] == "requeue"
 
 
 def test_a_requeue_that_slurm_refuses_is_the_end(allocation: Allocation) -> None:
     allocation.does_requeue = False
-    assert allocation.run("--warn 60 --requeue 1 --retry-on-failure", fails("n2")) == 3
+    assert allocation.run("--grace 60 --requeue 1 --retry-on-failure", fails("n2")) == 3
     record = allocation.end()
     message = "scontrol requeue failed; hpcrun resubmit starts it again"
     assert (record["how"], record["again"], record["message"]) == ("", False, message)
@@ -182,7 +182,7 @@ def test_slurm_s_own_requeues_count(
     allocation: Allocation, monkeypatch: pytest.MonkeyPatch, restarts: str, status: int
 ) -> None:
     monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
-    assert allocation.run("--warn 60 --requeue 1", completes) == status
+    assert allocation.run("--grace 60 --requeue 1", completes) == status
     message = "started once more than --requeue 1 allows" if status else ""
     assert allocation.end()["message"] == message
 
@@ -202,7 +202,7 @@ def test_a_job_that_its_guard_has_ended_leaves_the_record(
         (attempt / "exit").write_text(json.dumps({"reason": reason, "by": "guard"}))
         return 1
 
-    assert allocation.run(f"--warn 60 {options}", step) == status
+    assert allocation.run(f"--grace 60 {options}", step) == status
     assert ("by" in allocation.end()) == (status == 143)
 
 
@@ -220,6 +220,6 @@ def test_data_that_cannot_be_copied_end_the_job(
 ) -> None:
     monkeypatch.setattr(JobStep, "run_other", lambda *_: 9)
     monkeypatch.setenv("HPCRUN_STAGE", "/no-such-folder")
-    assert allocation.run("--warn 60 --stage data/x") == 1
+    assert allocation.run("--grace 60 --stage data/x") == 1
     assert allocation.hosts == []
     assert allocation.end()["message"] == "copying the data ended with status 9"

@@ -19,7 +19,7 @@ from hpcrun.in_job.launch.per_job.step_monitor import StepMonitor
 from tests.unit.in_job.attempts import Attempt
 
 LOCAL = "--nodes 1"
-MANAGED = "--nodes 1 --warn 60"
+MANAGED = "--nodes 1 --grace 60"
 PACKED = "--nodes 1 --within n1"
 
 
@@ -118,12 +118,12 @@ def test_another_signal_ends_nothing(attempt: Attempt, watch: Watch, number: int
 @pytest.mark.parametrize(
     ("options", "ends", "reasons"),
     [
-        pytest.param("--warn 60", True, 0, id="Slurm, managed"),
+        pytest.param("--grace 60", True, 0, id="Slurm, managed"),
         pytest.param("", False, 1, id="Slurm"),
         pytest.param(LOCAL, False, 0, id="this machine"),
         pytest.param(MANAGED, False, 0, id="this machine, managed"),
         pytest.param(PACKED, False, 1, id="element of a pack"),
-        pytest.param(f"{PACKED} --warn 60", False, 1, id="element of a pack, managed"),
+        pytest.param(f"{PACKED} --grace 60", False, 1, id="element of a pack, managed"),
     ],
 )
 def test_the_reason_is_recorded_before_slurm_ends_the_job(
