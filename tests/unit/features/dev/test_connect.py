@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,8 @@ from hpcrun.features.dev.ssh_files import Address
 from tests.unit.builders import write
 
 CONFIG = Path("/home/me/.ssh/hpcrun.config")
-RUN_ID = "20260102-030405-dev-0a1b"
+# of chance: its port is that of no other session of tests
+RUN_ID = f"20260102-030405-dev-{secrets.token_hex(2)}"
 TOKEN = "0123456789abcdef"
 END_S = 1_800_000_000.0
 DOOR = Address(
