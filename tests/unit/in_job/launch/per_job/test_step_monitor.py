@@ -239,7 +239,8 @@ def test_a_step_with_idle_gpus_is_ended(
     watched = watch(options)
     watched.monitor.signalled = False
     message = "cancelled: its GPUs were idle for 10 min"
-    watched.monitor._idle = SimpleNamespace(check=lambda: True, message=message)  # type: ignore[assignment]
+    idle: Any = SimpleNamespace(check=lambda: True, message=message)
+    watched.monitor._idle = idle
     watched.tick()
     log = f"hpcrun: {message}; --cancel-idle or the profile's cancel_idle sets the limit\n"
     if not number:
