@@ -8,17 +8,25 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.jobs.trust import FileToTrust, Question, look_into, remember
+from hpcrun.actions.profiles.edit import Place
 from hpcrun.actions.profiles.list_profiles import Verdict
+from hpcrun.cli import confirm as questions
+from hpcrun.cli import profile_edit
+from hpcrun.cli.context import Context
 from hpcrun.cli.output import TextPart, render
 from hpcrun.cli.profile import _verdicts_text
 from hpcrun.cli.profile_edit import (
+    _ask,
+    _ask_again,
+    _ask_trust,
     _content_lines,
     _power,
     _question_lines,
     _question_table,
     overruled,
 )
-from hpcrun.profiles.folders import TrustStore
+from hpcrun.profiles.folders import TrustStore, shipped_folder
+from hpcrun.profiles.yaml_edit import USUAL
 from hpcrun.profiles.yaml_file import Mistake
 from tests.unit.builders import drawn
 from tests.unit.profiles.hostile import ordinary_user, put
@@ -131,3 +139,56 @@ def test_a_variable_that_overrules_the_default_is_named(
     monkeypatch.setenv("HPCRUN_PROFILE", variable)
     render(overruled("mine"))
     assert capsys.readouterr().err == remark
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The lines that a person types at a terminal, of which all are read."""
+    lines: list[str] = []
+    monkeypatch.setattr(questions, "_answer", lambda _: lines.pop(0))
+    monkeypatch.setattr(profile_edit, "can_ask", lambda: True)
+    yield lines
+    assert lines == []
+
+
+def place(folder: Path) -> Place:
+    return Place(folder / "profiles", (shipped_folder("cluster_profiles"),))
+
+
+def test_only_answers_with_text_are_values(tmp_path: Path, answers: list[str]) -> None:
+    others = len(USUAL) - 1
+    answers += ["a100\n", " gpu \n", *["\n"] * others]
+    base, values = _ask(place(tmp_path))
+    assert base == "a100"
+    first = ".".join(next(iter(USUAL)))
+    assert values == [f"{first}=gpu"]
+
+
+def test_a_machine_without_slurm_has_no_questions(tmp_path: Path, answers: list[str]) -> None:
+    answers += ["\n"]
+    assert _ask(place(tmp_path)) == ("local", [])
+
+
+@pytest.mark.parametrize(("answer", "again"), [("\n", True), ("n\n", False)])
+def test_after_a_mistake_a_person_is_asked(
+    answers: list[str], capsys: pytest.CaptureFixture[str], answer: str, again: bool
+) -> None:
+    answers += [answer]
+    assert _ask_again([mistake("nodes: is not a number")]) is again
+    assert "nodes: is not a number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("\n", 1)])
+def test_a_folder_is_trusted_by_yes_alone(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[str],
+    answer: str,
+    status: int,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    answers += [answer]
+    context = Context({"HPCRUN_SITE": str(home / "none")}, home)
+    path = home / "clone/.hpcrun"
+    assert render(_ask_trust(path, context)) == status
+    assert look_into(path, context.configuration.trust).trusted is (status == 0)
