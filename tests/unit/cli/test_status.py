@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from hpcrun.actions.runs.hardware_use import RecordedUse
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult
 from hpcrun.cli.context import Context
-from hpcrun.cli.status import _listing, _named, _Request
+from hpcrun.cli.status import _listing, _named, _recorded_text, _Request, _text
 from hpcrun.errors import NotFoundError
 from hpcrun.runs.record import LastStatus
+from hpcrun.runs.use_samples import UseSummary
 from tests.unit.builders import run
 
 SWEEP = "20260102-030405-sweep-0a1b"
@@ -106,3 +108,49 @@ def test_the_runs_that_exist_are_shown_before_the_error_for_the_others(tmp_path:
     assert missing.message == "there is no run 'nope'; there is no run 'never'"
     with pytest.raises(NotFoundError, match="there is no run 'nope'"):
         existing("nope never", tmp_path)
+
+
+def recorded(elements: int) -> list[str]:
+    """The lines on stderr about the recorded use of a sweep."""
+    uses = []
+    for index in range(elements):
+        summary = UseSummary(60.0 * (index + 1), 1, 1.0, 2.0, 8, 1 << 30, 8 << 30)
+        uses.append(RecordedUse(SWEEP, {"n1": summary}, {}, index))
+    parts = _recorded_text(uses)
+    return [line for part in parts if part.kind == "stderr" for line in part.lines]
+
+
+def test_at_most_twenty_elements_are_shown_with_their_use() -> None:
+    longest = "recorded over 20 min; PEAK and MEMORY: highest, other columns: mean"
+    assert recorded(20) == [longest]
+    assert recorded(21) == [
+        "the first 20 elements; RUN/N shows one, --json has all",
+        longest,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "which"),
+    [
+        ({}, ""),
+        ({"wanted": {"FAILED"}}, " in this state"),
+        ({"filter": ["x"]}, " with these words"),
+        ({"wanted": {"FAILED"}, "filter": ["x"]}, " in this state with these words"),
+    ],
+    ids=["all", "state", "words", "both"],
+)
+def test_without_runs_that_is_said(tmp_path: Path, options: dict[str, Any], which: str) -> None:
+    context = Context({"HPCRUN_RUNS": str(tmp_path)}, tmp_path)
+    asked = request(context=context, **options)
+    [part] = _text(asked, _listing(asked, StatusResult(()), {}), [], 600.0)
+    assert part.kind == "stderr"
+    assert part.lines == (f"no runs{which} in {tmp_path}",)
+
+
+def test_only_lost_runs_are_one_line(tmp_path: Path) -> None:
+    context = Context({"HPCRUN_RUNS": str(tmp_path)}, tmp_path)
+    asked = request(context=context)
+    [part] = _text(asked, _listing(asked, StatusResult((lost(),)), {}), [], 600.0)
+    assert part.kind == "stdout"
+    [line] = part.lines
+    assert line.startswith("1 run ")
