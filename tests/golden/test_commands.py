@@ -44,6 +44,7 @@ CHANGES = (
     (r"(?<=Detected by hpcrun on )\S+ for user \w+", "HOST for user NAME"),
     (r"(?s)# Seen on .*?(?=# NCCL)", "# WHAT THIS MACHINE HAS\n"),
     (r"(?ms)^checked +Slurm.*?^\d+ ok\b[^\n]*", "CHECKED"),  # what doctor finds
+    (r"hpcrun: no test job, because of the errors above.*\n", ""),
 )
 """What another time, machine or user changes, and what stands in its place."""
 SLURM = "sacct sacctmgr sbatch scancel scontrol sinfo squeue srun sshare sstat".split()
