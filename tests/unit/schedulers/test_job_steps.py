@@ -44,6 +44,8 @@ def test_a_line(subtests: pytest.Subtests) -> None:
             "300.00, [Unknown Error]",
             GpuReading(1, "GPU-2", "Tesla V100", None, None, 32768, None, 300, None),
         ),
+        ("0, GPU-5f1e7c3a, NVIDIA A100", None),  # cut off
+        (f"{A100}, 5", None),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", None),
         ("", None),
     ):
