@@ -223,3 +223,25 @@ def test_data_that_cannot_be_copied_end_the_job(
     assert allocation.run("--grace 60 --stage data/x") == 1
     assert allocation.hosts == []
     assert allocation.end()["message"] == "copying the data ended with status 9"
+
+
+def raises(attempt: Path, hosts: list[str]) -> int:
+    """Let the rank of n1 end with an exception, soon after its start."""
+    (attempt / "start").write_text(json.dumps({"started": time.time()}))
+    traceback = 'Traceback (most recent call last):\n  File "/code/train.py", line 7, in f\n'
+    (attempt / "rank-0.err").write_text(f"{traceback}    f()\nValueError: bad data\n")
+    record = {"rank": 0, "node": "n1", "status": 1, "ended": 1.0, "told": ""}
+    (attempt / "rank-0.exit").write_text(json.dumps(record))
+    return 1
+
+
+def test_the_same_exception_twice_is_not_retried(allocation: Allocation) -> None:
+    assert allocation.run(RESTARTS, raises, raises) == 1
+    assert len(allocation.hosts) == 2
+    message = "attempts 1 and 2 ended with the same ValueError at train.py:7, without a new step"
+    assert allocation.end(1)["message"] == f"not retried: {message}"
+
+
+def test_a_failure_is_not_retried_unless_asked(allocation: Allocation) -> None:
+    assert allocation.run("--grace 60 --requeue 1 --restarts 1", fails("n1")) == 3
+    assert (allocation.end()["how"], allocation.end()["reason"]) == ("", "failure")
