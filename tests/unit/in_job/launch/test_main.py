@@ -21,7 +21,7 @@ def output(attempt: Attempt, text: str, **env: str) -> list[str]:
 @pytest.mark.parametrize(
     ("env", "locale"), [({}, "none"), ({"LC_CTYPE": "C.UTF-8"}, "C.UTF-8")], ids=["none", "given"]
 )
-def test_a_program_does_not_get_the_locale_that_python_has_chosen(
+def test_a_program_does_not_get_python_s_locale(
     attempt: Attempt, env: dict[str, str], locale: str
 ) -> None:
     argv = [LAUNCH[0], "-SB", *LAUNCH[2:], "rank", "--", "sh", "-c", "echo ${LC_CTYPE-none}"]
@@ -30,7 +30,7 @@ def test_a_program_does_not_get_the_locale_that_python_has_chosen(
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o644), (0o077, 0o600)])
-def test_a_program_has_the_umask_and_hpcrun_s_files_are_one_s_own(
+def test_hpcrun_s_umask_is_not_that_of_its_programs(
     attempt: Attempt, umask: int, mode: int
 ) -> None:
     before = os.umask(umask)

@@ -218,7 +218,7 @@ def test_one_process_at_a_time_watches_for_its_node(place: Path) -> None:
         pytest.param("trap : USR1;", signal.SIGUSR1, True, id="handler"),
     ],
 )
-def test_a_program_learns_of_the_stop_from_a_signal_that_it_gets(
+def test_a_program_learns_of_the_stop_by_a_signal(
     place: Path, text: str, number: int, learns: bool
 ) -> None:
     program = subprocess.Popen(["sh", "-c", f"{text} echo; read x"], stdin=-1, stdout=-1)
@@ -232,7 +232,7 @@ def test_a_program_learns_of_the_stop_from_a_signal_that_it_gets(
         program.kill()
 
 
-def test_the_processes_of_a_rank_are_its_program_and_its_children(place: Path) -> None:
+def test_a_rank_s_processes_are_those_with_its_number(place: Path) -> None:
     folder = enter(NAME)
     env = {**os.environ, "HPCRUN_NODE_DIR": folder.path, "HPCRUN_RANK": "3"}
     other = {**env, "HPCRUN_RANK": "4"}  # which has ended, as far as the folder tells

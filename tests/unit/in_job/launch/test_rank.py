@@ -173,7 +173,7 @@ def test_a_terminated_rank_records_whether_it_has_learned_of_it(
     assert (record["status"], record["told"], record["heard"]) == (status, "TERM", heard)
 
 
-def test_a_rank_that_its_launcher_ends_is_cleared_with_its_group(attempt: Attempt) -> None:
+def test_a_rank_ended_by_its_launcher_is_cleared(attempt: Attempt) -> None:
     text = "sh -c 'sleep 60' & echo $!; trap 'exit 9' TERM; echo up; wait"
     signal_running(attempt, text, signal.SIGTERM, by_launcher=True)
     record = attempt.record("rank-3.exit")

@@ -104,7 +104,7 @@ def test_a_job_that_may_be_warned_says_so(
 
 
 @pytest.mark.parametrize("name", ["HPCRUN_STAGE", "MASTER_ADDR", "MASTER_PORT"])
-def test_a_variable_of_an_enclosing_job_goes_unless_this_job_sets_it(
+def test_a_variable_of_an_enclosing_job_goes(
     first: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "outer")
@@ -166,7 +166,7 @@ def test_the_ranks_find_hpcrun_runtime_behind_their_own_modules(
     assert os.environ["PYTHONPATH"] == expected.format(runtime)
 
 
-def test_a_launch_of_a_script_gets_variables_that_it_has_not_set(
+def test_a_launch_gets_variables_that_its_script_has_not_set(
     first: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
@@ -222,9 +222,7 @@ def test_the_next_attempt_has_paths_of_its_own(
     assert sorted(os.listdir(after)) == ["flight", "stop"]
 
 
-def test_the_dumps_of_a_role_have_a_folder_of_their_own(
-    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_role_has_a_folder_of_dumps(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HPCRUN_ROLE", "actor")
     assert rank_environment.flight() == f"{attempt.folder}/flight/actor"
 
@@ -278,7 +276,7 @@ def python(first: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         ("", "per_process_memory_fraction:0.5,expandable_segments:True"),
     ],
 )
-def test_the_limit_of_memory_is_for_a_torch_that_has_it(
+def test_an_older_torch_gets_no_limit_of_memory(
     python: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

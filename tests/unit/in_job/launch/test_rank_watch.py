@@ -67,7 +67,7 @@ def heard_from(pid: int, number: int = signal.SIGTERM) -> Any:
     ("contained", "is_parent", "is_echo"),
     [(False, True, False), (True, True, True), (True, False, False)],
 )
-def test_in_a_container_a_signal_of_the_runtime_is_a_copy(
+def test_a_signal_of_a_container_s_runtime_is_a_copy(
     contained: bool, is_parent: bool, is_echo: bool
 ) -> None:
     rank = wrapper(contained=contained, is_task=False, heard_at={})
@@ -75,7 +75,7 @@ def test_in_a_container_a_signal_of_the_runtime_is_a_copy(
     assert rank._is_echo(heard_from(sender)) == is_echo
 
 
-def test_a_task_in_a_container_gets_a_copy_within_a_second(
+def test_a_copy_reaches_a_contained_task_within_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rank = wrapper(contained=True, is_task=True, heard_at={})
@@ -96,7 +96,7 @@ def test_a_task_in_a_container_gets_a_copy_within_a_second(
         (["stop-terminated", "cleared"], "cleared"),
     ],
 )
-def test_the_folder_of_the_node_tells_why_a_program_was_ended(
+def test_the_node_tells_why_a_program_was_ended(
     attempt: Attempt, files: list[str], signalled: str
 ) -> None:
     folder: NodeFolder = node_folder.make()
@@ -143,7 +143,7 @@ HOST = "10.0.0.1"
         ),
     ],
 )
-def test_a_port_is_a_problem_if_clients_do_not_reach_this_user_alone(
+def test_clients_of_a_port_must_reach_this_user_alone(
     monkeypatch: pytest.MonkeyPatch,
     listeners: list[ListeningSocket],
     host: str,

@@ -202,7 +202,7 @@ def test_a_node_alone_has_the_loopback_address(
     assert ray._address() == "127.0.0.1"
 
 
-def test_the_address_of_a_node_is_that_of_its_route_to_another(
+def test_the_route_to_another_node_shows_the_address(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HPCRUN_NODE_ADDR", "n1")

@@ -163,7 +163,7 @@ def test_the_role_that_failed_first_says_why(attempt: Attempt) -> None:
     ("name", "has_begun"),
     [("node-n1.start", True), ("rank-0.out", True), ("roles", True), ("hosts", False)],
 )
-def test_an_attempt_has_begun_once_a_node_or_rank_has_written(
+def test_an_attempt_has_begun_once_a_rank_has_written(
     attempt: Attempt, name: str, has_begun: bool
 ) -> None:
     assert not records.has_begun()
@@ -224,7 +224,7 @@ def test_before_the_first_attempt_there_is_none(attempt: Attempt) -> None:
 # --- requests to stop ----------------------------------------------------------------------------
 
 
-def test_the_first_request_for_a_reason_is_told_from_later_ones(attempt: Attempt) -> None:
+def test_the_first_request_for_a_reason_is_known(attempt: Attempt) -> None:
     assert records.stop_reasons() == []
     assert records.ask_to_stop("terminated")
     assert not records.ask_to_stop("terminated")

@@ -73,7 +73,7 @@ def test_the_address_of_a_role_is_written_for_the_others(attempt: Attempt, roles
     assert len({record["port"], record["rendezvous"], 20001}) == 3
 
 
-def test_a_node_of_a_role_counts_from_the_first_of_this_role(attempt: Attempt, roles: Path) -> None:
+def test_the_nodes_of_each_role_count_from_its_first(attempt: Attempt, roles: Path) -> None:
     words = block("server", "--task 0 --first-rank 0", "true")
     others = "--task 1 --tasks 2 --first-rank 4 --ranks 8 --on-exit ignore"
     words += block("worker-b", others, "sh", "-c", f"{ECHO} $HPCRUN_ROLE_WORKER_B_HOSTS")
@@ -98,7 +98,7 @@ def test_a_node_of_a_role_counts_from_the_first_of_this_role(attempt: Attempt, r
         pytest.param("ignore", "exit 3", 0, "", id="ignored"),
     ],
 )
-def test_the_end_of_a_role_is_what_the_script_says_it_is(
+def test_the_script_says_what_the_end_of_a_role_is(
     attempt: Attempt, roles: Path, on_exit: str, text: str, status: int, failure: str
 ) -> None:
     words = server(f"--on-exit {on_exit}", text)
@@ -128,9 +128,7 @@ def test_a_role_may_end_just_before_the_role_it_serves(attempt: Attempt, roles: 
     assert message(roles) == ""
 
 
-def test_when_the_roles_that_decide_have_ended_the_others_are_ended(
-    attempt: Attempt, roles: Path
-) -> None:
+def test_after_the_roles_that_decide_the_others_are_ended(attempt: Attempt, roles: Path) -> None:
     late = "sleep 60 & trap 'sleep 0.3; echo late; exit' TERM; echo up; wait"
     command = [*RANK, "sh", "-c", f'trap "exit 9" TERM; sh -c "{late}" & wait']
     words = block("server", "--task 0 --first-rank 0 --on-exit fail", *command)
@@ -179,7 +177,7 @@ def test_a_role_that_is_not_ready_in_time_fails(attempt: Attempt, roles: Path) -
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_role_that_others_wait_for_must_be_ready_before_its_end(
+def test_an_awaited_role_must_be_ready_before_its_end(
     attempt: Attempt, roles: Path, waits: bool
 ) -> None:
     check = f"--ready file:{roles}/missing --ready-timeout 60"
@@ -205,7 +203,7 @@ def test_a_role_starts_when_those_before_it_are_ready(
 
 
 @pytest.mark.parametrize(("name", "status"), [("roles/trainer.done-1", 0)])
-def test_a_role_that_is_not_needed_any_more_does_not_start(
+def test_a_role_that_is_not_needed_does_not_start(
     attempt: Attempt, roles: Path, tmp_path: Path, name: str, status: int
 ) -> None:
     words = server("--on-exit fail --after trainer", f"touch {tmp_path}/started")
@@ -225,7 +223,7 @@ def test_a_terminated_role_does_not_wait_for_others(attempt: Attempt, roles: Pat
     assert message(roles) == ""
 
 
-def test_a_role_that_is_cleared_before_its_start_does_not_wait(
+def test_a_role_cleared_before_its_start_does_not_wait(
     attempt: Attempt, roles: Path, tmp_path: Path
 ) -> None:
     (roles / "other.end").write_text('{"message": "role other failed", "time": 1}')

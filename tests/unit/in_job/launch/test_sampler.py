@@ -390,7 +390,7 @@ def test_a_period_of_zero_takes_no_samples(
     assert this._at == (5 + float(period) if is_sampled else float("inf"))
 
 
-def test_a_row_of_each_gpu_is_a_mean_over_time_and_the_most_memory() -> None:
+def test_joined_samples_have_the_mean_use_and_the_most_memory() -> None:
     first = {"time": 10.0, "span": 10.0, "memory": 5, "cpus": 1.0, "network": 0, "rdma": None}
     second = {"time": 40.0, "span": 30.0, "memory": 4, "cpus": 2.0, "network": 8, "rdma": 6.0}
     group: list[dict[str, Any]] = [

@@ -102,9 +102,7 @@ def test_a_slurm_that_does_not_respond_says_nothing(slurm: Path) -> None:
     ("batch_host", "nodes", "lost"),
     [("n1", "n[1-2]", False), ("n3", "n[1-2]", True), ("", "n1", False), ("n1", "", False)],
 )
-def test_a_job_has_lost_its_script_if_its_node_was_removed(
-    batch_host: str, nodes: str, lost: bool
-) -> None:
+def test_a_job_loses_its_script_with_its_node(batch_host: str, nodes: str, lost: bool) -> None:
     job = slurm_requests.JobSays("RUNNING", batch_host=batch_host, nodes=nodes)
     assert job.lost_its_script == lost
 
@@ -134,7 +132,7 @@ def test_a_node_is_dead_by_its_state(slurm: Path, state: str, dead: bool) -> Non
     assert calls(slurm) == ["sinfo --noheader --Node --nodes n1,n2 --format=%N %t"]
 
 
-def test_the_address_of_a_node_is_that_of_slurm_s_configuration(slurm: Path) -> None:
+def test_slurm_s_configuration_has_the_address_of_a_node(slurm: Path) -> None:
     program(slurm, "scontrol", "echo NodeName=n1 NodeAddr=10.0.0.1 NodeHostName=n1")
     assert slurm_requests.node_address("n1") == "10.0.0.1"
     program(slurm, "scontrol", "echo NodeAddr=10.0.0.1; exit 1")

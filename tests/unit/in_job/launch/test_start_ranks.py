@@ -186,7 +186,7 @@ def test_a_rank_without_a_handler_survives_the_time_limit(attempt: Attempt) -> N
     assert (record["status"], record["heard"]) == (0, False)
 
 
-def test_a_node_of_a_job_that_may_be_requeued_has_a_heartbeat(attempt: Attempt) -> None:
+def test_a_node_of_a_managed_job_has_a_heartbeat(attempt: Attempt) -> None:
     process = attempt.start(*node(*RANK, "sleep", "60"), HPCRUN_MANAGED="1")
     start = attempt.folder / "node-n1.start"
     wait_for(start.exists, 20, "the rank")

@@ -162,7 +162,7 @@ def test_each_node_of_this_machine_has_its_own_address(
     assert nodes(0).address(rank) == address
 
 
-def test_a_node_of_a_cluster_has_its_name_in_the_network(nodes: Callable[..., LocalNode]) -> None:
+def test_a_node_has_its_name_in_the_network(nodes: Callable[..., LocalNode]) -> None:
     env = {"HPCRUN_NODE_ADDR": "n1-ib", "HPCRUN_HOST_SUFFIX": "-ib"}
     assert nodes(0, **env).address(1) == "local-1-ib"
 

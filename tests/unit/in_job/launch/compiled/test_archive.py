@@ -150,7 +150,7 @@ def test_what_no_compiler_makes_is_not_unpacked(tmp_path: Path, name: str, kind:
         pytest.param([], {}, id="no object"),
     ],
 )
-def test_a_list_of_triton_names_the_files_where_they_are_now(
+def test_a_list_of_triton_names_the_moved_files(
     files: Path, group: object, expected: dict[str, str]
 ) -> None:
     text = json.dumps(group).replace("{old}", str(files))

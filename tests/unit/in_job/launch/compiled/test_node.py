@@ -158,7 +158,7 @@ def test_without_new_files_there_is_no_count(attempt: Attempt, path: Path) -> No
     assert not (attempt.folder / "node-n1.compiled").exists()
 
 
-def test_while_ranks_run_new_files_are_counted_from_time_to_time(
+def test_while_ranks_run_new_files_are_counted(
     attempt: Attempt, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled = used()

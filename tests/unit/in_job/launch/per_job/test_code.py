@@ -54,7 +54,7 @@ def test_packages_of_another_folder_are_found_by_pythonpath(
     }
 
 
-def test_without_a_script_packages_are_looked_for_in_the_current_folder(
+def test_without_a_script_packages_are_in_the_current_folder(
     attempt: Attempt, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(copy)

@@ -251,7 +251,7 @@ def test_a_guard_that_runs_is_not_started_again(srun: Srun) -> None:
     assert srun.starts(1) == ["n2 1"]
 
 
-def test_a_guard_that_has_ended_is_started_on_the_next_node(srun: Srun) -> None:
+def test_an_ended_guard_is_started_on_the_next_node(srun: Srun) -> None:
     watch = guard.Guard("n1", hosts=["n2", "n3"], how=OVER, exclude=False)
     for number, now_s in enumerate((100, 115, 130), 1):
         watch.renew(now_s)
@@ -269,9 +269,7 @@ def test_a_guard_without_another_node_is_not_started(srun: Srun) -> None:
     assert watch._srun == 0
 
 
-def test_the_job_learns_from_its_record_that_the_guard_has_acted(
-    tmp_path: Path, srun: Srun
-) -> None:
+def test_the_record_shows_that_the_guard_has_acted(tmp_path: Path, srun: Srun) -> None:
     watch = guard.Guard("n1", hosts=["n2"], how=OVER, exclude=False)
     assert not watch.has_acted(100)
     (tmp_path / "exit").write_text("{}")

@@ -62,7 +62,7 @@ def cluster(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(attempt, monkeypatch)
 
 
-def test_slurm_is_asked_of_a_late_node_and_again_after_half_a_minute(cluster: Cluster) -> None:
+def test_slurm_is_asked_of_a_late_node_twice_a_minute(cluster: Cluster) -> None:
     assert cluster.check_until(95) == []
     assert cluster.asked_s == [130, 160, 190]
 
@@ -75,12 +75,12 @@ def test_a_late_node_that_slurm_reports_down_is_dead(cluster: Cluster) -> None:
     assert cluster.beats.dead == ["n2"]
 
 
-def test_a_late_node_that_does_not_answer_any_more_is_dead(cluster: Cluster) -> None:
+def test_a_late_node_that_does_not_answer_is_dead(cluster: Cluster) -> None:
     cluster.does_answer = False
     assert cluster.check_until(60) == ["n2"]
 
 
-def test_a_node_behind_a_firewall_is_not_dead_for_its_silence(
+def test_a_node_behind_a_firewall_is_not_dead(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = Cluster(attempt, monkeypatch)
@@ -123,7 +123,7 @@ def test_after_the_step_a_node_counts_sooner(
     assert len(cluster.asked_s) == 1
 
 
-def test_a_node_that_slurm_has_removed_from_the_job_has_failed(
+def test_a_node_removed_from_the_job_has_failed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm_requests, "job", lambda: JobSays("RUNNING", nodes="n1"))

@@ -32,7 +32,7 @@ def of_job(monkeypatch: pytest.MonkeyPatch, *options: str, nodes: str = "n[1-4]"
         pytest.param(("--nodes", "1", "--within", "n9"), ["n9"], "8", id="element of a pack"),
     ],
 )
-def test_the_step_has_the_nodes_of_the_allocation_without_the_spares(
+def test_the_step_has_the_nodes_without_the_spares(
     monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], hosts: list[str], gpus: str | None
 ) -> None:
     nodes = of_job(monkeypatch, *options)
@@ -73,7 +73,7 @@ def test_a_spare_replaces_a_node_that_is_left_out(
     assert nodes.hosts == (hosts or ["n1", "n2", "n3"])
 
 
-def test_the_guard_is_on_another_node_of_the_step_or_on_a_spare(
+def test_the_guard_is_not_on_the_node_that_it_watches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes = of_job(monkeypatch, "--spares", "1")
@@ -125,7 +125,7 @@ def test_srun_is_told_its_nodes_if_they_are_not_all(
         pytest.param([JobSays()] * 9, ([], "Slurm does not respond"), 15, id="never"),
     ],
 )
-def test_the_nodes_that_slurm_counts_to_the_job_are_asked_for(
+def test_slurm_is_asked_for_the_nodes_of_the_job(
     monkeypatch: pytest.MonkeyPatch,
     answers: list[JobSays],
     expected: tuple[list[str], str],

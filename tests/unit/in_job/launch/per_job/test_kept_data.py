@@ -201,7 +201,7 @@ def test_damaged_data_that_another_job_uses_stay(place: Path) -> None:
 # --- room ----------------------------------------------------------------------------------------
 
 
-def test_those_whose_days_are_over_go_first_then_those_not_used_for_long(place: Path) -> None:
+def test_data_whose_days_are_over_go_first(place: Path) -> None:
     new = keep(place, "/new", used_days=1)
     old = keep(place, "/old", used_days=3)
     over = keep(place, "/over", used_days=2, more_days=-1)
@@ -288,7 +288,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_data, "STALLED_S", 0.05)
 
 
-def test_a_copy_is_begun_where_a_killed_job_has_left_one(place: Path) -> None:
+def test_a_copy_begins_where_a_killed_job_left_one(place: Path) -> None:
     path = str(place / f"{PREFIX}abc")
     os.mkdir(path + ".part")
     (place / f"{PREFIX}abc.part/data").mkdir()
@@ -302,7 +302,7 @@ def test_a_copy_is_begun_where_a_killed_job_has_left_one(place: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_copy_of_another_job_that_stands_still_is_not_waited_for(place: Path) -> None:
+def test_a_copy_that_stands_still_is_not_waited_for(place: Path) -> None:
     path = str(place / f"{PREFIX}abc")
     part = kept_data.begin_copy(path, print)
     assert part is not None
@@ -316,7 +316,7 @@ def test_a_copy_of_another_job_that_stands_still_is_not_waited_for(place: Path) 
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_copy_of_another_job_is_used_when_it_is_complete(place: Path) -> None:
+def test_another_job_s_copy_is_used_when_complete(place: Path) -> None:
     path = place / f"{PREFIX}abc"
     part = kept_data.begin_copy(str(path), print)
     assert part is not None

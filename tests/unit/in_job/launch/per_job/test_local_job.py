@@ -76,7 +76,7 @@ def test_each_node_of_this_machine_has_a_name_and_gpus(
     assert job.text("hosts").split() == ["local-0", "local-1"]
 
 
-def test_the_ranks_are_sampled_as_often_as_idle_gpus_need_it(job: Attempt) -> None:
+def test_ranks_are_sampled_as_idle_gpus_need_it(job: Attempt) -> None:
     text = 'test "$HPCRUN_SAMPLE_S" = 6'
     assert launch(job, "--sample 10 --cancel-idle 60", "sh", "-c", text)[0] == 0
 
@@ -100,7 +100,7 @@ def test_a_terminated_job_terminates_its_step(job: Attempt, number: int) -> None
     assert end(job) == {**NOTHING, "status": 143, "signal": "TERM"}
 
 
-def test_a_warned_job_asks_its_ranks_to_stop_and_is_requeued(job: Attempt) -> None:
+def test_a_warned_job_stops_its_ranks_and_is_requeued(job: Attempt) -> None:
     status = signal_job(job, "--grace 0 --requeue 1", signal.SIGUSR1, "trap 'exit 9' TERM;")
     assert status == 143
     assert os.listdir(job.folder / "stop") == ["time_limit"]
@@ -149,7 +149,7 @@ def test_a_failure_is_requeued_by_the_supervisor(job: Attempt) -> None:
     assert (end(job)["how"], end(job)["reason"]) == ("requeue", "failure")
 
 
-def test_the_message_of_a_failed_role_is_that_of_the_job(job: Attempt) -> None:
+def test_a_failed_role_s_message_is_that_of_the_job(job: Attempt) -> None:
     (job.folder / "roles").mkdir()
     (job.folder / "roles/a.end").write_text('{"message": "role a failed", "time": 1}')
     assert launch(job, "", "sh", "-c", "exit 4")[0] == 4

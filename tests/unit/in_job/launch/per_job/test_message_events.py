@@ -133,9 +133,7 @@ def test_the_job_ends_also_if_its_sender_does_not_respond_to_sigkill(
     assert time.monotonic() - began < 10
 
 
-def test_a_later_attempt_begins_with_the_end_of_the_one_before(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_attempt_tells_of_the_one_before(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HPCRUN_ATTEMPT", "1")
     for events, sent in (((STARTED, FIRST_STEP), []), ((FAILED,), [STARTED])):
         messages = job.messages(*events)
@@ -151,7 +149,7 @@ def test_a_later_attempt_begins_with_the_end_of_the_one_before(
 @pytest.mark.parametrize(
     ("elements", "sent"), [(0, [STARTED, STARTED]), (2, [STARTED])], ids=["jobs", "sweep"]
 )
-def test_of_the_elements_of_a_sweep_one_tells_of_the_start(
+def test_one_element_of_a_sweep_tells_of_the_start(
     job: Job, elements: int, sent: list[str]
 ) -> None:
     for _ in range(2):
@@ -163,7 +161,7 @@ def test_of_the_elements_of_a_sweep_one_tells_of_the_start(
     assert job.sent() == sent
 
 
-def test_a_failed_attempt_that_is_followed_by_another_is_no_end(job: Job) -> None:
+def test_a_failed_attempt_before_another_is_no_end(job: Job) -> None:
     job.messages(FINISHED).tell_end(failed=True, over=False)
     assert job.sent() == []
     job.messages(FAILED).tell_end(failed=True, over=False)

@@ -83,7 +83,7 @@ def test_a_sigterm_from_the_job_itself_is_no_request(
 @pytest.mark.parametrize(
     ("lost", "returned"), [(["n2"], True), (["n7"], False)], ids=["of the step", "another"]
 )
-def test_a_node_that_failed_before_and_is_used_again_is_known(
+def test_a_returned_node_is_known(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch, lost: list[str], returned: bool
 ) -> None:
     leave(attempt, "exit", reason="node_failure", nodes=lost)

@@ -113,7 +113,7 @@ def test_a_dead_node_is_replaced_by_a_spare(allocation: Allocation, exclude: str
     assert record["nodes"] == ["n2"]
 
 
-def test_a_node_that_failed_once_is_not_used_again_when_slurm_says_it_is_back(
+def test_a_node_that_failed_and_returned_is_not_used_again(
     allocation: Allocation,
 ) -> None:
     allocation.dead = {"n1"}

@@ -54,7 +54,7 @@ def test_the_log_says_what_is_copied_and_how_fast(capsys: pytest.CaptureFixture[
     ]
 
 
-def test_the_log_counts_all_sources_and_links_that_are_left_out(
+def test_the_log_counts_all_sources_and_lost_links(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert said(capsys, [LACKS[0], HAS[1]], [DATA, WEIGHTS]) == [
@@ -84,7 +84,7 @@ def test_one_node_has_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "hpcrun: --stage: 1 of 1 node has it already\n"
 
 
-def test_a_note_of_a_node_is_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_s_note_is_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     copies = stage._Copies([DATA], ["n1"], keeps=False)
     copies.read(NodeLine("n1", "note", "removed /old for room"))
     assert capsys.readouterr().err == "hpcrun: --stage: n1: removed /old for room\n"
@@ -202,7 +202,7 @@ def test_a_job_holds_its_data_until_it_removes_them(
     [(0, ""), (9, "n1,n2\nn3\n")],
     ids=["Slurm ends the job", "time is left"],
 )
-def test_at_the_end_the_data_go_from_all_nodes_of_slurm(
+def test_the_data_go_from_all_nodes_of_slurm(
     tmp_path: Path, attempt: Attempt, monkeypatch: pytest.MonkeyPatch, most_s: float, steps: str
 ) -> None:
     srun = tmp_path / "bin/srun"
@@ -214,3 +214,37 @@ def test_at_the_end_the_data_go_from_all_nodes_of_slurm(
     (tmp_path / "steps").touch()
     stage.StagedData(["data/x"], 0).remove(["n1", "n2"], ["n3"], most_s)
     assert (tmp_path / "steps").read_text() == steps
+
+
+def put_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Put a shell's text in the place of srun, and a file to copy beside it."""
+    (tmp_path / "a").write_text("x")
+    srun = tmp_path / "bin/srun"
+    srun.parent.mkdir()
+    srun.write_text(f"#!/bin/sh\n{text}\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{srun.parent}:{os.environ['PATH']}")
+
+
+def test_each_node_of_slurm_gets_the_data(
+    tmp_path: Path,
+    attempt: Attempt,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "for node in n1 n2; do echo $node lacks 0; done; echo n1 done 9; echo n2 done 9"
+    put_srun(tmp_path, monkeypatch, text)
+    assert stage.main(["n1,n2", "3", f"data/{tmp_path}/a"]) == 0
+    log = capsys.readouterr().err.splitlines()
+    assert log[0] == "hpcrun: --stage: 0 of 2 nodes have it already"
+    assert log[1].startswith("hpcrun: --stage copies 1 file, 0 MB, to 2 nodes, into /tmp/")
+    assert log[-1].startswith("hpcrun: --stage copied 1 file, 0 MB, to 2 nodes in ")
+
+
+def test_a_step_of_the_nodes_that_fails_is_recorded(
+    tmp_path: Path, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_srun(tmp_path, monkeypatch, "echo n1 lacks 0; exit 7")
+    assert stage.main(["n1", "0", f"data/{tmp_path}/a"]) == 1
+    problem = "the step of the nodes ended with status 7"
+    assert attempt.record("stage")["message"] == f"cannot copy the data of --stage: {problem}"

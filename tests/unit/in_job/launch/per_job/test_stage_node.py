@@ -145,7 +145,7 @@ def test_a_network_file_system_is_no_disk_of_a_node(
         copy(tmp_path, monkeypatch)
 
 
-def test_a_folder_in_which_others_can_move_the_data_is_refused(
+def test_a_folder_open_to_others_is_refused(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.chmod(0o777)
@@ -216,7 +216,7 @@ def test_without_slurm_a_folder_that_no_job_holds_is_removed(
         pytest.param(None, "hpcrun-stage-7-x", False, id="earlier start, unknown"),
     ],
 )
-def test_in_slurm_the_folder_of_a_job_that_has_ended_is_removed(
+def test_the_folder_of_an_ended_job_of_slurm_is_removed(
     disk: Path,
     monkeypatch: pytest.MonkeyPatch,
     running: dict[str, str] | None,

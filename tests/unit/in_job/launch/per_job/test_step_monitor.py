@@ -204,7 +204,7 @@ def test_a_step_that_does_not_end_for_srun_is_killed(
     assert watched.ended_by() == signal.SIGKILL
 
 
-def test_the_next_step_is_not_ended_for_the_dead_nodes_of_this_one(watch: Watch) -> None:
+def test_dead_nodes_of_one_step_do_not_end_the_next(watch: Watch) -> None:
     watched = watch("")
     watched.monitor.heartbeats = dead("n2")
     watched.tick()

@@ -265,7 +265,7 @@ def in_step(
         pytest.param("2\nempty\n", ["ready 0"], False, id="before its turn"),
     ],
 )
-def test_a_node_keeps_what_it_has_unpacked_if_all_nodes_have(
+def test_a_node_keeps_files_if_all_nodes_have_them(
     attempt: Attempt,
     disk: Path,
     monkeypatch: pytest.MonkeyPatch,
