@@ -26,7 +26,7 @@ class Attempt:
         job = f"U{os.getpid()}"
         self.node_folders = f"{PREFIX}{job}-*"
         self.env = {
-            "PATH": os.environ["PATH"],
+            "PATH": "/usr/bin:/bin",
             "HPCRUN_RUN_DIR": str(self.run),
             "HPCRUN_ATTEMPT_DIR": str(self.folder),
             "HPCRUN_CHECKPOINT_DIR": str(self.run / "elements/0/checkpoints"),

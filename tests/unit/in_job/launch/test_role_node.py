@@ -39,6 +39,8 @@ def roles(attempt: Attempt) -> Path:
     """What the nodes of roles know of each other: the trainer has started."""
     folder = attempt.folder / "roles"
     folder.mkdir()
+    # another node of the role was first
+    (attempt.folder / "flight/server").mkdir(parents=True)
     (folder / "trainer.start").write_text('{"host": "n2", "port": 9000, "rendezvous": 9001}')
     (attempt.folder / "hosts").write_text("n1\nn2\n")
     return folder

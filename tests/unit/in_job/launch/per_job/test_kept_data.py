@@ -86,6 +86,13 @@ def replace(path: Path, text: str, time_ns: int = 1_000_000_000_000) -> None:
     os.utime(path, ns=(0, time_ns))
 
 
+def lose_list(folder: Path) -> None:
+    """Remove the list of a kept folder, which is read-only."""
+    folder.chmod(0o700)
+    (folder / "list").unlink()
+    folder.chmod(0o500)
+
+
 def to_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -190,7 +197,7 @@ def test_a_folder_of_another_user_is_said(place: Path) -> None:
 
 def test_damaged_data_that_another_job_uses_stay(place: Path) -> None:
     folder = keep(place, "/data")
-    (folder / "list").unlink()
+    lose_list(folder)
     held = node_folder.hold(str(folder))
     with pytest.raises(UnusableError, match=r" in .*, which another job uses$"):
         verified(folder)
@@ -220,7 +227,7 @@ def test_data_whose_days_are_over_go_first(place: Path) -> None:
 def test_a_folder_with_a_damaged_list_goes_first(place: Path) -> None:
     keep(place, "/old", used_days=9)
     damaged = keep(place, "/data")
-    (damaged / "list").unlink()
+    lose_list(damaged)
     first = kept_data.kept_here(str(place))[0]
     assert (first.path, first.source, first.until_s) == (str(damaged), str(damaged), 0)
 
