@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -144,3 +145,80 @@ def test_the_names_of_hosts_are_one_column() -> None:
         "rank 10  long-name  1 GPU",
         "all-reduce of 2 ranks on 2 nodes works (gloo)",
     ]
+
+
+# --- with torch, of which a stub stands for the GPUs of a machine --------------------------------
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A torch of one rank, which notes the GPU of the rank."""
+    stub = SimpleNamespace(__version__="2.9.0", int64=int, gpus=0, chosen="", backend="")
+    number = SimpleNamespace(item=lambda: 0)
+
+    def begin(backend: str, **_: object) -> None:
+        stub.backend = backend
+
+    def gather(rows: list[object], row: object) -> None:
+        rows[:] = [row]
+
+    def choose(device: str) -> None:
+        stub.chosen = device
+
+    stub.distributed = SimpleNamespace(
+        init_process_group=begin,
+        all_reduce=lambda _: None,
+        all_gather_object=gather,
+        barrier=lambda: None,
+    )
+    stub.cuda = SimpleNamespace(
+        is_available=lambda: stub.gpus > 0,
+        device_count=lambda: stub.gpus,
+        set_device=choose,
+    )
+    stub.device = lambda kind, place=0: f"{kind}:{place}"
+    stub.tensor = lambda values, **_: number
+    monkeypatch.setitem(sys.modules, "torch", stub)
+    monkeypatch.setitem(sys.modules, "torch.distributed", stub.distributed)
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "1")
+    return stub
+
+
+@pytest.mark.parametrize(
+    ("gpus", "local_rank", "backend", "device"),
+    [(4, "2", "nccl", "cuda:2"), (2, "3", "nccl", "cuda:1"), (0, "1", "gloo", "")],
+)
+def test_ranks_with_torch_use_their_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+    torch: SimpleNamespace,
+    gpus: int,
+    local_rank: str,
+    backend: str,
+    device: str,
+) -> None:
+    torch.gpus = gpus
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
+    row = {"rank": 0, "host": "a", "gpus": gpus}
+    result = hpcrun_hello._add_by_torch(row, 1)
+    assert (torch.backend, torch.chosen) == (backend, device)
+    assert result.rows == [row]
+    assert result.way.startswith(f"torch 2.9.0, {backend}, ")
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "rank", "is_said"),
+    [(2, 0, 0, True), (2, 2, 0, False), (0, 0, 0, False), (2, 0, 1, False)],
+)
+def test_a_torch_that_sees_no_gpus_of_the_job_is_said_once(
+    torch: SimpleNamespace,
+    capsys: pytest.CaptureFixture[str],
+    given: int,
+    seen: int,
+    rank: int,
+    is_said: bool,
+) -> None:
+    torch.gpus = seen
+    hpcrun_hello._add_by_torch({"rank": rank, "host": "a", "gpus": given}, 1)
+    message = "torch does not see the GPUs of this job: the ranks use CPUs\n"
+    assert capsys.readouterr().out == (message if is_said else "")
