@@ -132,7 +132,7 @@ def test_a_role_may_end_just_before_the_role_it_serves(attempt: Attempt, roles: 
 
 def test_after_the_roles_that_decide_the_others_are_ended(attempt: Attempt, roles: Path) -> None:
     late = "sleep 60 & trap 'sleep 0.3; echo late; exit' TERM; echo up; wait"
-    command = [*RANK, "sh", "-c", f'trap "exit 9" TERM; sh -c "{late}" & wait']
+    command = [*RANK, "sh", "-c", f'trap "wait; exit 9" TERM; sh -c "{late}" & wait']
     words = block("server", "--task 0 --first-rank 0 --on-exit fail", *command)
     process = attempt.start("role", "--", *words, *TRAINER)
     attempt.until("up", "rank-0.out")
