@@ -168,6 +168,11 @@ def test_the_delay_of_a_node_is_the_middle_one() -> None:
         ({"ecc": [0, 0], "rows": [], "xids": []}, "ok", "no ECC or Xid"),
         ({"ecc": [0], "rows": None, "xids": None}, "ok", "no ECC"),
         ({"ecc": None, "rows": None, "xids": [31]}, "ok", "no Xid"),
+        (
+            {"ecc": [0], "rows": [], "xids": [48]},
+            "FAILED",
+            "Xid 48 (an uncorrectable memory error (double-bit ECC))",
+        ),
         ({"ecc": [0, 3], "rows": [], "xids": []}, "slow", "3 uncorrected ECC errors"),
         (
             {"ecc": [0], "rows": [["Yes", "No"]], "xids": []},

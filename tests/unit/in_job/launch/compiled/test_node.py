@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.in_job.launch import node_folder
 from hpcrun.in_job.launch.compiled import folder, generations, node, saving
 from hpcrun.in_job.launch.compiled.folder import CPU, FILLED, INTO, QUIET_S
 from tests.unit.in_job.attempts import Attempt
@@ -222,3 +223,11 @@ def test_folders_that_killed_jobs_have_left_are_removed(path: Path) -> None:
         os.utime(left, (0, time.time() - age_s))
     used().leave(ended_well=True, may_save=False)
     assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_a_disk_without_room_is_said(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(node_folder, "room", lambda _: (64 << 20) - 1)
+    assert node.use() is None
+    assert capsys.readouterr().err.endswith(f": {path.parent} has less than 64 MiB free\n")
