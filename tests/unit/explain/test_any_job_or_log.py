@@ -15,7 +15,9 @@ from hpcrun.explain.any_job_or_log import (
     AnyJob,
     explain_job,
     explain_logs,
+    find_job,
     is_job_id,
+    is_own_live_job,
     parse_listed,
     parse_shown,
 )
@@ -125,6 +127,54 @@ def test_before_2405_the_default_file_is_tried(tmp_path: Path) -> None:
     job = parse_listed(told("FAILED", workdir=str(tmp_path)))
     assert job is not None
     assert job.outputs == (tmp_path / "slurm-9.out",)
+
+
+class Slurm:
+    """Slurm's commands, each of which answers what it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {"PATH": str(folder)}
+
+    def answers(self, name: str, text: str, condition: str = "true") -> None:
+        """Print a text where a condition on the arguments holds, and fail elsewhere."""
+        (self.folder / f"{name}.txt").write_text(text)
+        lines = f"#!/bin/sh\nPATH=/usr/bin:/bin\n{condition} && cat {self.folder}/{name}.txt\n"
+        (self.folder / name).write_text(lines)
+        (self.folder / name).chmod(0o755)
+
+    def found(self) -> str:
+        """The state of the job that is found; empty if there is none."""
+        job = find_job("9", self.env)
+        return job.item.status.state if job else ""
+
+
+def test_the_accounting_is_asked_where_the_controller_has_forgotten_a_job(tmp_path: Path) -> None:
+    slurm = Slurm(tmp_path)
+    assert slurm.found() == ""
+    slurm.answers("sacct", told("TIMEOUT", "/w/9.err", "/w/9.out"))
+    assert slurm.found() == "TIMEOUT"
+    slurm.answers("scontrol", "slurm_load_jobs error: Invalid job id specified")
+    assert slurm.found() == "TIMEOUT"
+    slurm.answers("scontrol", SHOWN)
+    assert slurm.found() == "FAILED"
+
+
+def test_an_older_accounting_is_asked_without_the_files(tmp_path: Path) -> None:
+    slurm = Slurm(tmp_path)
+    slurm.answers("sacct", told("TIMEOUT"), 'case "$*" in *--expand-patterns*) false;; esac')
+    assert slurm.found() == "TIMEOUT"
+
+
+@pytest.mark.parametrize(("listed", "is_live"), [("9\n", True), ("", False)])
+def test_a_job_of_this_user_is_live_while_squeue_lists_it(
+    tmp_path: Path, listed: str, is_live: bool
+) -> None:
+    slurm = Slurm(tmp_path)
+    slurm.answers(
+        "squeue", listed, f'case "$*" in *--user={os.getuid()}*--jobs=9*) ;; *) false;; esac'
+    )
+    assert is_own_live_job("9", slurm.env) is is_live
 
 
 @pytest.mark.parametrize(
