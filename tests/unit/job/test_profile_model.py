@@ -80,3 +80,12 @@ def test_a_rate_is_shown_as_it_was_written() -> None:
     ).card
     shown = card.model_dump(exclude_unset=True)
     assert str(shown) == "{'memory_gb': 80, 'tflops': {'fp32': 19.5}, 'nvlink_gb_s': 0}"
+
+
+@pytest.mark.parametrize("key", ["partition", "gpu.per_node", "time.max_s"])
+def test_a_profile_that_was_read_is_not_changed(key: str) -> None:
+    section, _, name = key.rpartition(".")
+    profile = slurm_profile()
+    part = attrgetter(section)(profile) if section else profile
+    with pytest.raises(ValidationError):
+        setattr(part, name, "other")

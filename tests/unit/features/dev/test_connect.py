@@ -171,6 +171,13 @@ def test_a_jupyter_that_does_not_start_is_a_failure(
     assert capsys.readouterr().err.startswith("hint: hpcrun dev 4711 --jupyter connects again")
 
 
+def test_an_ssh_that_is_killed_was_not_interrupted(
+    ssh: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert forward(ssh, "kill -9 $$") != 0
+    assert "connects again" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("included", "line"),
     [(True, "ssh hpcrun-4711"), (False, f"ssh -F {CONFIG} hpcrun-4711")],
