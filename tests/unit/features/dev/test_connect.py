@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.hooks import Elsewhere
+from hpcrun.cli import output
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.features.dev import command
 from hpcrun.features.dev.command import (
@@ -204,18 +205,54 @@ def test_an_editor_opens_the_folder_of_the_job(monkeypatch: pytest.MonkeyPatch) 
     assert [line.split()[0] for line in part.lines[3:]] == ["setting", "setting"]
 
 
-def there(document: dict[str, Any] | None = None) -> Elsewhere:
-    """Another machine, which answers every question with this document."""
+HOST_KEY = f"ssh-ed25519 {'A' * 44}"
+DOCUMENT = {
+    **{name: getattr(DOOR, name) for name in ("run", "job", "user", "node", "local", "cwd")},
+    "folder": DOOR.folder,
+    "host_key": HOST_KEY,
+    "program": list(DOOR.program),
+    "relay": list(DOOR.relay),
+    "ends_s": END_S,
+}
 
-    def answer(_: Sequence[str]) -> dict[str, Any]:
-        assert document is not None, "it was asked"
-        return document
 
-    return Elsewhere("far", answer, lambda argv: ["ssh", "far", *argv])
+class Host:
+    """Another machine on which a job of hpcrun dev runs."""
+
+    def __init__(self) -> None:
+        self.lines: list[list[str]] = []
+
+    def document(self, line: Sequence[str]) -> dict[str, Any]:
+        self.lines.append(list(line))
+        return dict(DOCUMENT)
+
+    def partly_here(self, line: str) -> int | None:
+        """The exit status of a command line."""
+        there = Elsewhere("far", self.document, lambda argv: ["ssh", "far", *argv])
+        return DevHooks().run_partly_here(line.split(), there)
 
 
-@pytest.mark.parametrize(
-    "line", ["dev", "dev 4711", "dev --ssh --help", "dev --code -h", "dev --jupyter --dry-run"]
-)
-def test_a_shell_on_a_host_needs_nothing_here(line: str) -> None:
-    assert DevHooks().run_partly_here(line.split(), there()) is None
+@pytest.mark.needs("ssh-keygen")
+def test_a_run_on_a_host_is_reached_from_here_with_a_key_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(output._Answer, "json", False)
+    monkeypatch.setattr(output._Answer, "document", None)
+    host = Host()
+    assert host.partly_here("dev 4711 --ssh --yes") == 0
+    (line,) = host.lines
+    assert line[:5] == ["dev", "4711", "--ssh", "--json", "--key"]
+    assert line[5].startswith("ssh-ed25519 ")
+    config = (tmp_path / ".ssh/hpcrun.d/hpcrun-far-4711.conf").read_text()
+    assert f"Host hpcrun-far-4711 hpcrun-far-{RUN_ID}\n" in config
+    assert "ssh far /opt/python relay.py 2>/dev/null" in config
+    assert "hpcrun --on far status 4711" in config
+    assert (tmp_path / ".ssh/hpcrun.d/hpcrun-far-4711.known").read_text() == (
+        f"hpcrun-far-{RUN_ID} {HOST_KEY}\n"
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "node       n7, job 4711",
+        "ssh        ssh hpcrun-far-4711",
+    ]
+    assert not list((tmp_path / ".ssh/hpcrun.d").glob(".new-*"))
