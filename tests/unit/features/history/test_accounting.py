@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from hpcrun.actions.status.past_jobs import PastJob
-from hpcrun.features.history.accounted_jobs import accounted_command, parse_accounted
+from hpcrun.features.history.accounted_jobs import (
+    accounted_command,
+    accounted_jobs,
+    parse_accounted,
+)
 from hpcrun.job.run_paths import SUBMISSION_FILE
 from hpcrun.schedulers.slurm_text import SEPARATOR, allocated_gpus
 from tests.harness import REPO
+from tests.unit.builders import write
 
 DATA = REPO / "tests/data"
 ANSWERS = sorted(DATA.glob("*/sacct-history.txt"))
@@ -88,3 +94,17 @@ def test_gpus_of_an_allocation() -> None:
     assert allocated_gpus("cpu=1,gres/gpu:a100=2,gres/gpu=2") == 2
     assert allocated_gpus("cpu=1,gres/gpu:a100=2,gres/gpu:h100=1") == 3
     assert allocated_gpus("cpu=1,gres/gpu=x") == allocated_gpus("") == 0
+
+
+def test_an_accounting_that_does_not_answer_has_no_jobs(tmp_path: Path) -> None:
+    jobs, answer = accounted_jobs(0.0, 1000.0, {"PATH": str(tmp_path)})
+    assert jobs == []
+    assert not answer.ok
+
+
+def test_the_accounting_is_asked_for_times_in_seconds(tmp_path: Path) -> None:
+    sacct = write(tmp_path / "sacct", '#!/bin/sh\necho "$SLURM_TIME_FORMAT $*" >&2\nexit 1\n')
+    sacct.chmod(0o755)
+    _, answer = accounted_jobs(0.0, 1000.0, {"PATH": str(tmp_path)})
+    assert answer.stderr.startswith("%s ")
+    assert f"--user={os.getuid()}" in answer.stderr

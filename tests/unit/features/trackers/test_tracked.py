@@ -12,9 +12,10 @@ import pytest
 from hpcrun.actions.runs.find import FoundRun
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
+from hpcrun.cli.output import Outcome
 from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.features.trackers import tracker_files
-from hpcrun.features.trackers.command import _tunnel, tracked
+from hpcrun.features.trackers.command import _tunnel, _upload, tracked
 from hpcrun.features.trackers.tracker_files import (
     TrackerHooks,
     TrackerRun,
@@ -289,3 +290,56 @@ def test_a_run_without_a_page_is_placed_by_its_folder() -> None:
     assert at.place == "run a1, offline, uploaded in /w/wandb"
     assert TrackerRun("Aim", 0, 0, "a1", folder=Path("/w/.aim")).place == "run a1 in /w/.aim"
     assert TrackerRun("wandb", 0, 0, "a1").place == "run a1"
+
+
+def uploaded(folder: Path, lines: str) -> list[Outcome]:
+    """What ``open --upload`` ends with, with these lines of sh in place of ``wandb sync``."""
+    python = write(folder / "bin/python", f'#!/bin/sh\n[ -n "$4" ] || exit 0\n{lines}\n')
+    python.chmod(0o755)
+    job = Job(folder, plan={"python": {"executable": str(python)}})
+    offline = folder / "offline-run-20260102_030405-ab12"
+    offline.mkdir()
+    job.log(f"wandb: Run data is saved locally in {offline}\n")
+    job.store.save_status(job.run.run_id, LastStatus("COMPLETED", 2000.0, final=True))
+    context = Context({"PATH": "/usr/bin:/bin"}, folder)
+    vars(context).update(store=job.store)
+    return list(_upload([FoundRun(job.run)], context, as_json=False))
+
+
+def test_an_upload_names_the_folders_and_the_pages(tmp_path: Path) -> None:
+    first, last = uploaded(
+        tmp_path, f'shift 4; touch "$1/run-ab12.wandb.synced"; echo "Syncing: {PAGE}ab12 ..."'
+    )
+    assert first.text
+    (part,) = first.text()
+    assert part.lines == (
+        f"uploaded  {tmp_path}/offline-run-20260102_030405-ab12",
+        f"page      {PAGE}ab12",
+    )
+    assert last.failure is None
+    assert last.document
+    (document,) = last.document()["runs"]
+    assert document["uploaded"] == [f"{tmp_path}/offline-run-20260102_030405-ab12"]
+    assert document["pages"] == (f"{PAGE}ab12",)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message", "hint"),
+    [
+        (
+            "echo 'Error: API key not configured' >&2; exit 1",
+            "API key not configured",
+            "log in with `wandb login`, then again: hpcrun open --upload",
+        ),
+        ("echo 'Error: no network' >&2; exit 1", "no network", "again: hpcrun open --upload"),
+        ("exit 0", "did not upload 1 of 1 runs", "again: hpcrun open --upload"),
+    ],
+    ids=["no key", "no network", "nothing"],
+)
+def test_an_upload_that_fails_says_what_to_do(
+    tmp_path: Path, lines: str, message: str, hint: str
+) -> None:
+    *_, last = uploaded(tmp_path, lines)
+    assert last.failure
+    assert message in last.failure.message
+    assert last.failure.hint == hint
