@@ -92,6 +92,13 @@ def test_an_unused_job_is_warned_and_ends(
     assert capsys.readouterr().out == "hpcrun: this job was unused for 60 min (--idle): it ends\n"
 
 
+def test_an_unused_job_ends_at_the_moment_that_was_said(attempt: Path, clock: Clock) -> None:
+    watch = Watch(str(attempt), HOUR)
+    assert not step(watch, clock, 3000)
+    ends_s = read_json(str(attempt / "idle"))["ends"]
+    assert step(watch, clock, ends_s - clock.now_s)
+
+
 def test_use_takes_the_warning_back(attempt: Path, clock: Clock) -> None:
     watch = Watch(str(attempt), HOUR)
     step(watch, clock, 3100)
