@@ -149,7 +149,7 @@ class Slurm:
         return job.item.status.state if job else ""
 
 
-def test_the_accounting_is_asked_where_the_controller_has_forgotten_a_job(tmp_path: Path) -> None:
+def test_the_accounting_is_asked_of_forgotten_jobs(tmp_path: Path) -> None:
     slurm = Slurm(tmp_path)
     assert slurm.found() == ""
     slurm.answers("sacct", told("TIMEOUT", "/w/9.err", "/w/9.out"))
@@ -167,9 +167,7 @@ def test_an_older_accounting_is_asked_without_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("listed", "is_live"), [("9\n", True), ("", False)])
-def test_a_job_of_this_user_is_live_while_squeue_lists_it(
-    tmp_path: Path, listed: str, is_live: bool
-) -> None:
+def test_a_job_is_live_while_squeue_lists_it(tmp_path: Path, listed: str, is_live: bool) -> None:
     slurm = Slurm(tmp_path)
     slurm.answers(
         "squeue", listed, f'case "$*" in *--user={os.getuid()}*--jobs=9*) ;; *) false;; esac'

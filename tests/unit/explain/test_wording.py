@@ -65,7 +65,7 @@ def log(rank: int, *, waited: bool) -> Log:
         ([0], [], ""),
     ],
 )
-def test_the_few_ranks_that_timed_out_for_nobody_may_have_been_missed(
+def test_the_few_silent_ranks_may_have_been_missed(
     timed_out: list[int], silent: list[int], text: str
 ) -> None:
     ends = {rank: RankEnd(rank, "n1", 1, 5.0) for rank in timed_out}
@@ -75,7 +75,7 @@ def test_the_few_ranks_that_timed_out_for_nobody_may_have_been_missed(
     assert found == text
 
 
-def test_a_rank_that_completed_or_failed_by_itself_was_not_missed() -> None:
+def test_a_rank_that_ended_by_itself_was_not_missed() -> None:
     ends = {rank: RankEnd(rank, "n1", rank, 5.0) for rank in (0, 1, 3)}
     logs = [log(0, waited=False), log(1, waited=True), log(3, waited=False)]
     assert _without_timeout(Facts("FAILED", ends, logs)) == ""

@@ -68,7 +68,7 @@ def test_what_a_run_lacks_differs_or_is_unknown(
     assert fact(section, *values).differs is differs
 
 
-def test_what_came_of_the_runs_is_shown_where_it_is_the_same() -> None:
+def test_results_are_shown_also_where_they_are_the_same() -> None:
     assert fact(RESULT, "1", "1").is_shown
     assert fact(METRICS, "1", "1").is_shown
     assert not fact(run_facts.ARGUMENTS, "1", "1").is_shown
@@ -136,7 +136,7 @@ def test_a_section_with_many_facts_is_cut() -> None:
     assert lines[-1].strip() == f"and {61 - shown} more: --json"
 
 
-def test_runs_of_two_clusters_with_one_job_id_have_their_run_ids() -> None:
+def test_runs_with_one_job_id_have_their_run_ids() -> None:
     other = item("20260102-030405-train-0a1c", cluster="beta")
     assert _labels([item(job_id="71"), item(job_id="72")]) == ["71", "72"]
     assert _labels([item(), other]) == [
@@ -196,7 +196,7 @@ def test_what_nobody_knows_is_said_once_for_all_runs() -> None:
     ]
 
 
-def test_the_code_of_a_run_is_known_by_its_snapshot_or_its_changes(tmp_path: Path) -> None:
+def test_code_is_known_by_a_snapshot_or_its_changes(tmp_path: Path) -> None:
     changes = fact(run_facts.CODE, "none", NOT_COMPARED, None, name="changes")
     labels = ["71", "72", "73"]
     assert _without_code([changes], labels, [None] * 3) == ["72", "73"]
@@ -221,12 +221,12 @@ def test_the_same_commit_is_the_same_code_without_changes(
     assert _sameness(comparison(fact(run_facts.CODE, *values, name="changes"))) == text
 
 
-def test_a_run_without_a_commit_and_a_snapshot_has_no_code_to_compare() -> None:
+def test_without_commit_and_snapshot_no_code_is_compared() -> None:
     with pytest.raises(PlanError, match="71 has neither a snapshot of its code nor a commit"):
         _code_lines(comparison(), {})
 
 
-def test_the_first_metric_is_drawn_of_the_runs_that_have_it() -> None:
+def test_the_first_metric_is_drawn_where_there_is_one() -> None:
     both = comparison(metrics=(curve(loss=1.0, f1=0.5), curve(loss=2.0)))
     assert set(_curves(both, None).by_label) == {"71", "72"}
     assert _curves(both, None).metric == "loss"

@@ -108,7 +108,7 @@ class Clock:
         (0.0, ["away"], False),
     ],
 )
-def test_a_connection_that_ends_near_the_time_limit_may_have_reached_it(
+def test_a_connection_may_end_with_the_time_limit(
     monkeypatch: pytest.MonkeyPatch, before_end_s: float, states: list[str], has_timed_out: bool
 ) -> None:
     monkeypatch.setattr(command, "time", Clock(END_S - before_end_s))
@@ -138,7 +138,7 @@ def forward(ssh: Path, lines: str) -> int:
     return _forward_jupyter(DOOR, CONFIG, lambda: "RUNNING")
 
 
-def test_the_address_of_jupyter_has_the_port_here_and_its_token(
+def test_jupyter_is_at_a_port_here_with_its_token(
     ssh: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "time", Clock(0.0))
@@ -233,7 +233,7 @@ class Host:
 
 
 @pytest.mark.needs("ssh-keygen")
-def test_a_run_on_a_host_is_reached_from_here_with_a_key_of_its_own(
+def test_a_run_there_is_reached_with_a_new_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -108,7 +108,7 @@ def test_groups_stand_together_with_slurm_first_and_python_last(site: Site) -> N
     assert not checkup.ok
 
 
-def test_a_job_with_one_gpu_is_tried_where_the_largest_is_refused(site: Site) -> None:
+def test_one_gpu_is_tried_where_all_are_refused(site: Site) -> None:
     check = site.with_slurm(REFUSES_FOUR).found()[PROFILE, "sbatch"]
     assert check.level != "green"
     assert "invalid account" in check.seen
@@ -227,7 +227,7 @@ def test_a_python_that_only_the_job_has_is_not_run(
     assert driver.name == "driver"
 
 
-def test_a_python_that_does_not_start_has_no_torch_to_check(site: Site) -> None:
+def test_a_python_that_does_not_start_has_no_torch(site: Site) -> None:
     python = PythonEnvironment(str(site.folder / "none"), "--python")
     found = _check_python(python, slurm_profile(), site.env, on_slurm=True)
     assert [check.name for check in found] == ["python", "driver"]

@@ -31,7 +31,7 @@ def test_a_variable_without_a_value_is_named(env: dict[str, str]) -> None:
         servers_of("$MY_TOPIC", env)
 
 
-def test_a_url_that_apprise_does_not_know_is_refused_without_its_value() -> None:
+def test_an_unknown_url_is_refused_without_its_value() -> None:
     with pytest.raises(UsageError, match="apprise knows no such destination") as caught:
         servers_of("$MY_TOPIC", {"MY_TOPIC": "nonsense://secret"})
     assert "secret" not in str(caught.value)

@@ -133,7 +133,7 @@ def test_the_destinations_that_refused_are_counted_once() -> None:
     assert failure.message == "1 of 2 destinations did not accept the message"
 
 
-def test_a_log_is_not_explained_where_a_secret_cannot_be_recognised(folder: Path) -> None:
+def test_a_log_with_an_unknown_secret_is_not_explained(folder: Path) -> None:
     write(folder / "elements/0/attempts/0/rank-0.err", "KeyError: 'correct horse'\n")
     record(folder, exit_={"status": 1})
     context = context_at(folder)

@@ -105,7 +105,7 @@ def outcome_of(verdict: dict[str, Any]) -> Outcome:
     return _verdict(item, verdict, 0.0)
 
 
-def test_a_bad_node_is_a_failure_and_its_exclusion_is_proposed() -> None:
+def test_the_exclusion_of_a_bad_node_is_proposed() -> None:
     hosts, reports = cluster(3)
     cut(reports, ("n0", "n2"), ("n1", "n2"))
     failure = outcome_of(judge(hosts, reports)).failure
@@ -114,7 +114,7 @@ def test_a_bad_node_is_a_failure_and_its_exclusion_is_proposed() -> None:
     assert failure.hint == "add --exclude=n2"
 
 
-def test_a_failure_that_no_node_has_alone_is_read_in_the_log() -> None:
+def test_a_failure_of_no_single_node_names_the_log() -> None:
     verdict = {**judge(*cluster()), "ok": False}
     failure = outcome_of(verdict).failure
     assert failure

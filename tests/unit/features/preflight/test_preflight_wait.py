@@ -202,7 +202,7 @@ def test_a_job_that_was_cancelled_says_so(preflight: Preflight) -> None:
     assert 2 < preflight.clock.s < 3
 
 
-def test_a_node_that_does_not_respond_is_bad_though_the_job_waits(preflight: Preflight) -> None:
+def test_a_node_that_does_not_respond_is_bad(preflight: Preflight) -> None:
     preflight.slurm.nodes["n1"] = "down*"
     item, verdict = preflight.result()
     assert [bad["node"] for bad in verdict["bad"]] == ["n1"]
@@ -232,7 +232,7 @@ def test_nodes_that_respond_are_waited_for_until_the_job_ends(preflight: Preflig
     assert not preflight.slurm.cancelled
 
 
-def test_a_node_that_failed_is_judged_by_what_the_others_wrote(preflight: Preflight) -> None:
+def test_a_failed_node_is_judged_by_the_others(preflight: Preflight) -> None:
     names, reports = cluster()
     preflight.starts()
     preflight.write(f"preflight/{names[0]}.json", **reports[names[0]])
@@ -241,7 +241,7 @@ def test_a_node_that_failed_is_judged_by_what_the_others_wrote(preflight: Prefli
     assert "n1" in [bad["node"] for bad in verdict["bad"]]
 
 
-def test_a_node_that_failed_before_anything_was_written_is_no_verdict(
+def test_a_node_that_failed_early_is_no_verdict(
     preflight: Preflight,
 ) -> None:
     preflight.slurm.info = replace(RUNNING, state="NODE_FAIL")

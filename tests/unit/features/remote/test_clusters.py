@@ -80,7 +80,7 @@ CELLS = ["far", "train", "4711", "a100", "RUNNING", "2×4", "1:05", "n[1-2]"]
         ({"reason": "Priority", "cause": "KeyError"}, 7, "n[1-2] (KeyError)"),
     ],
 )
-def test_a_run_of_a_host_is_a_row_whatever_the_host_says(
+def test_whatever_a_host_says_a_run_is_a_row(
     changed: dict[str, Any], place: int, cell: str
 ) -> None:
     expected = [*CELLS]
@@ -111,7 +111,7 @@ def test_the_runs_of_all_hosts_are_one_table_by_age(
 
 
 @pytest.mark.usefixtures("_fresh_output")
-def test_json_names_the_host_of_each_run_and_the_hosts_that_failed(
+def test_json_names_hosts_of_runs_and_those_that_failed(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     host_that_prints(here, "alpha", json.dumps({"runs": [{"name": "train"}]}))

@@ -71,7 +71,7 @@ def test_a_script_runs_on_the_host_to_its_end(here: Path) -> None:
     assert (done.status, done.stdout, done.stderr) == (3, "out\n", "wrong\n")
 
 
-def test_a_host_without_a_connection_is_to_be_logged_in_to(here: Path) -> None:
+def test_a_host_without_a_connection_needs_a_login(here: Path) -> None:
     with pytest.raises(NotConnectedError, match="there is no connection to gone") as caught:
         GONE.run("true")
     assert caught.value.hint == "hpcrun login gone"
@@ -103,7 +103,7 @@ def home(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_folder_below_the_home_there_is_made_for_its_user_alone(home: Path) -> None:
+def test_a_folder_there_is_for_its_user_alone(home: Path) -> None:
     assert FAR.make_folder("code/x y", "inner") == str(home / "code/x y")
     assert (home / "code/x y/inner").is_dir()
     assert (home / "code/x y").stat().st_mode & 0o777 == 0o700
@@ -189,9 +189,7 @@ def test_a_folder_of_sockets_that_others_can_enter_is_refused(
     assert caught.value.hint == f"chmod 700 {folder}"
 
 
-def test_a_file_in_place_of_the_folder_of_sockets_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_no_folder_of_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (tmp_path / "hpcrun").write_text("")
     (tmp_path / "hpcrun").chmod(0o600)
@@ -199,7 +197,7 @@ def test_a_file_in_place_of_the_folder_of_sockets_is_refused(
         own_control("far", make=True)
 
 
-def test_a_folder_of_sockets_that_cannot_be_made_is_one_message(
+def test_an_impossible_folder_of_sockets_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -208,7 +206,7 @@ def test_a_folder_of_sockets_that_cannot_be_made_is_one_message(
         own_control("far", make=True)
 
 
-def test_what_is_known_of_a_host_is_read_as_it_was_saved(here: Path) -> None:
+def test_a_record_of_a_host_is_read_as_saved(here: Path) -> None:
     remote = Remote("/opt/hpcrun", "0.2", "/bin", "/etc/slurm.conf", "/run/own")
     remember("far", remote)
     remember("alpha", REMOTE)
@@ -236,7 +234,7 @@ def test_a_connection_that_the_user_shares_is_used(here: Path) -> None:
         assert connection_to("far", remote) == Connection("far", f"{here}/hpcrun/far")
 
 
-def test_a_command_there_has_the_path_and_the_slurm_of_a_login_shell() -> None:
+def test_a_command_there_has_what_a_login_shell_has() -> None:
     assert shell_setup(REMOTE) == "PATH=/usr/bin\nexport PATH"
     with_slurm = REMOTE._replace(path="/a b", slurm_conf="/etc/my slurm.conf")
     assert shlex.split(shell_setup(with_slurm)) == [

@@ -121,7 +121,7 @@ def test_the_content_of_a_folder_comes_into_a_folder_here() -> None:
     assert COPY._argv(most=1)[-3:] == ["--", "far:/scratch/run/", "/here/out/"]
 
 
-def test_files_that_exist_here_are_kept_only_where_that_was_asked() -> None:
+def test_files_that_exist_are_kept_on_request() -> None:
     assert "--ignore-existing" not in COPY._argv(most=1)
     keeping = Copy(COPY.connection, COPY.source, COPY.target, [], keeps_existing=True)
     assert "--ignore-existing" in keeping._argv(most=1)
@@ -139,7 +139,7 @@ def test_an_answer_without_numbers_is_an_error() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_connection_that_is_lost_is_said_instead_of_what_rsync_says() -> None:
+def test_a_lost_connection_comes_before_words_of_rsync() -> None:
     gone = Copy(Connection("gone", "/run/gone"), "/x", Path("/x"), [])
     with pytest.raises(NotConnectedError, match="there is no connection to gone"):
         gone._result(255, "", "rsync error: unexplained")
@@ -162,9 +162,7 @@ def test_ctrl_c_is_no_failure_of_the_host() -> None:
     ],
     ids=["before what follows", "the last", "only what follows", "nothing", "long"],
 )
-def test_the_cause_is_the_last_line_that_does_not_follow_from_another(
-    stderr: str, reason: str
-) -> None:
+def test_lines_that_only_follow_are_not_the_cause(stderr: str, reason: str) -> None:
     with pytest.raises(SchedulerError) as caught:
         COPY._result(23, "", stderr)
     assert caught.value.message == f"the files cannot be copied from far: {reason}"

@@ -49,7 +49,7 @@ def test_one_element_of_a_sweep_may_be_named(run: str, element: int | None) -> N
 @pytest.mark.parametrize(
     "run_id", [None, 4711, "", "train", f"../{RUN_ID}", f"{RUN_ID}/..", f"{RUN_ID}\n", "1-2-x"]
 )
-def test_an_id_that_is_no_name_of_a_folder_is_refused(run_id: object) -> None:
+def test_an_id_that_names_no_folder_is_refused(run_id: object) -> None:
     with pytest.raises(SchedulerError, match="far: hpcrun named a run without a valid run id"):
         source(run_id=run_id)
 
@@ -66,7 +66,7 @@ def test_an_answer_without_a_run_is_refused(runs: object) -> None:
         _source_of("far", {"runs": runs}, "last")
 
 
-def test_the_error_of_the_host_comes_before_what_its_answer_lacks() -> None:
+def test_an_error_of_the_host_comes_first() -> None:
     answer = {"error": {"message": "there is no run 'x'", "exit_code": 6}}
     with pytest.raises(HpcrunError, match="far: there is no run 'x'") as caught:
         _source_of("far", answer, "x")
@@ -96,7 +96,7 @@ def test_a_folder_with_files_and_no_record_is_refused(tmp_path: Path) -> None:
         _is_new(tmp_path / "out", RUN_ID)
 
 
-def test_a_file_or_a_broken_link_is_no_folder_for_a_run(tmp_path: Path) -> None:
+def test_a_file_or_a_broken_link_is_no_folder(tmp_path: Path) -> None:
     write(tmp_path / "file", "")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for name in ("file", "link"):
@@ -110,7 +110,7 @@ def test_the_other_elements_of_a_sweep_are_left_out() -> None:
     assert _element_rules(None) == []
 
 
-def test_the_files_that_people_read_are_copied_and_their_folders_once() -> None:
+def test_files_that_people_read_are_copied() -> None:
     rules = _usual_rules()
     for path in ("run.json", "code.diff", "script.sh", "elements/*/attempts/*/rank-*.out"):
         assert f"+ /{path}" in rules
@@ -119,7 +119,7 @@ def test_the_files_that_people_read_are_copied_and_their_folders_once() -> None:
     assert "+ /./" not in rules
 
 
-def test_a_pattern_adds_a_file_or_a_folder_with_all_in_it() -> None:
+def test_a_pattern_adds_a_file_or_a_whole_folder() -> None:
     assert _pattern_rules([]) == []
     assert _pattern_rules(["*.pt", "data/"]) == [
         "+ *.pt",

@@ -65,7 +65,7 @@ def test_the_command_is_the_first_word_that_is_no_option() -> None:
     assert _verb(["--version"]) == ""
 
 
-def test_a_line_without_a_host_runs_here_as_it_was_typed() -> None:
+def test_a_line_without_a_host_runs_here() -> None:
     assert HOOKS.run_elsewhere(["status"]) is None
     assert sys.argv == ["hpcrun", "as", "typed"]
 
@@ -100,9 +100,7 @@ def test_fetch_of_two_hosts_is_refused(here: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["../.hpcrun/config.yaml", ".hpcrun/config.yaml", "user"])
-def test_a_host_may_stand_in_the_configuration_of_a_person_or_a_project(
-    home: Path, here: Path, place: str
-) -> None:
+def test_a_person_or_a_project_may_configure_a_host(home: Path, here: Path, place: str) -> None:
     assert not _is_configured()
     path = here / "config/hpcrun/config.yaml" if place == "user" else home / place
     write(path, "keep: 3\non: gone\n")
@@ -115,7 +113,7 @@ def test_a_configuration_without_a_host_is_not_read(home: Path, text: str) -> No
     assert not _is_configured()
 
 
-def test_a_configuration_that_is_no_file_does_not_stop_a_command(home: Path) -> None:
+def test_a_configuration_may_be_no_file(home: Path) -> None:
     (home / ".hpcrun").mkdir()
     os.mkfifo(home / ".hpcrun/config.yaml")
     write(home.parent / ".hpcrun/config.yaml", "on: far\n")
@@ -140,7 +138,7 @@ def test_a_file_is_named_by_its_path_here(monkeypatch: pytest.MonkeyPatch, home:
     assert HOOKS.file_place("some/loss.png") == "/my/files/loss.png"
 
 
-def test_a_command_that_a_host_started_runs_here_and_knows_its_name(
+def test_a_command_that_a_host_started_knows_its_name(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(ATTACHED, "far")

@@ -24,7 +24,7 @@ def path_of(folder: Path, name: str, answer: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["python3", "python3.13", "python3.12", "python3.10"])
-def test_a_python_of_the_host_is_found_by_its_usual_names(here: Path, name: str) -> None:
+def test_pythons_of_the_host_have_their_usual_names(here: Path, name: str) -> None:
     folder = here / "there"
     folder.mkdir()
     path = path_of(folder, name, f"echo welcome; echo // 3 12 x86_64 /usr/bin/{name}")

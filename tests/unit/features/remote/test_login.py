@@ -153,7 +153,7 @@ def test_a_program_there_is_hpcrun_if_it_says_its_version(
         )
 
 
-def test_the_version_that_login_installed_comes_before_that_on_the_path(host: Path) -> None:
+def test_the_version_that_login_installed_comes_first(host: Path) -> None:
     program(host / "hpcrun", "echo hpcrun 0.0.1")
     folder = host.parent / f".local/share/hpcrun/remote/{__version__}/bin"
     folder.mkdir(parents=True)

@@ -38,14 +38,14 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TypedHost, "name", "far")
 
 
-def test_a_line_runs_in_the_home_with_its_words_as_they_were_typed() -> None:
+def test_a_line_runs_in_the_home_as_it_was_typed() -> None:
     lines = script_of(REMOTE, ["logs", "a b", "$x"]).splitlines()
     assert lines[:3] == ["PATH=/usr/bin", "export PATH", "cd"]
     assert lines[3].startswith("HPCRUN_ATTACHED=far")
     assert lines[3].endswith(" exec '/opt/my hpcrun' logs 'a b' '$x'")
 
 
-def test_a_line_with_code_runs_in_its_folder_above_which_git_does_not_look() -> None:
+def test_git_looks_for_no_repository_above_copied_code() -> None:
     lines = script_of(REMOTE, ["submit"], "/home/me/hpcrun-code/x-1/sub dir").splitlines()
     assert lines[2:4] == [
         "cd -- '/home/me/hpcrun-code/x-1/sub dir' || exit 97",
@@ -63,7 +63,7 @@ def test_a_host_knows_the_coding_agent_that_types(monkeypatch: pytest.MonkeyPatc
     assert " HPCRUN_AGENT=claude-code " in script_of(REMOTE, ["submit"])
 
 
-def test_a_host_without_a_connection_is_named_with_a_known_one_like_it(here: Path) -> None:
+def test_a_known_host_with_a_similar_name_is_proposed(here: Path) -> None:
     remember("gone1", REMOTE)
     with pytest.raises(NotConnectedError, match="no connection to gone2") as caught:
         opened("gone2")
@@ -114,7 +114,7 @@ def test_an_error_there_names_the_host_and_its_commands_there() -> None:
 @pytest.mark.parametrize(
     ("code", "status"), [(1, 1), (255, 255), (0, 1), (256, 1), (-1, 1), ("6", 1), (None, 1)]
 )
-def test_an_exit_code_there_is_one_of_a_process_or_is_1(code: object, status: int) -> None:
+def test_an_impossible_exit_code_there_counts_as_1(code: object, status: int) -> None:
     found = error_in("far", {"error": {"message": "x", "exit_code": code}})
     assert found
     assert found.exit_code == status
@@ -132,7 +132,7 @@ def test_a_document_with_an_error_is_that_error() -> None:
 
 
 @pytest.mark.parametrize("status", [0, 1, 7, 96, 98, 254])
-def test_the_exit_status_of_a_command_there_is_that_of_this_one(here: Path, status: int) -> None:
+def test_a_command_ends_here_as_it_ended_there(here: Path, status: int) -> None:
     assert _checked(FAR, status, "") == status
 
 
@@ -147,7 +147,7 @@ def test_a_session_that_ssh_ends_is_a_lost_connection(here: Path) -> None:
         _checked(GONE, -signal.SIGINT, "")
 
 
-def test_a_folder_of_code_that_is_gone_is_no_result_of_the_command() -> None:
+def test_a_folder_of_code_that_is_gone_is_an_error() -> None:
     with pytest.raises(SchedulerError, match="the folder of the code is gone on far: /x"):
         _checked(FAR, 97, "/x")
 
@@ -200,7 +200,7 @@ def test_help_is_asked_for_in_the_first_words(line: str, asks: bool) -> None:
     assert _asks_for_help(line.split()) == asks
 
 
-def test_a_command_runs_there_and_its_output_and_status_come_here(
+def test_output_and_status_of_a_command_come_here(
     far: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     program(far / "there", 'echo "$@"; echo wrong >&2; exit 7')
@@ -208,7 +208,7 @@ def test_a_command_runs_there_and_its_output_and_status_come_here(
     assert capfd.readouterr() == ("logs a b\n", "wrong\n")
 
 
-def test_the_answer_of_a_host_to_a_question_is_its_document(here: Path) -> None:
+def test_the_answer_of_a_host_is_its_document(here: Path) -> None:
     host_that_prints(here, "far", "hi {}")
     connection, remote = opened("far")
     done = connection.run(script_of(remote, ["status", "--json"]))

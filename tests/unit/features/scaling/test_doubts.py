@@ -213,5 +213,5 @@ def test_a_run_that_has_not_ended_leaves_no_verdict() -> None:
         ([], 0),
     ],
 )
-def test_an_epoch_is_slow_by_the_median_of_those_after_it(times_s: list[float], slow: int) -> None:
+def test_an_epoch_is_slow_by_the_later_ones(times_s: list[float], slow: int) -> None:
     assert _slow_epochs(times_s) == slow

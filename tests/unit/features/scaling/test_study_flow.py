@@ -113,7 +113,7 @@ def test_studies_are_listed_with_their_age_and_what_was_submitted() -> None:
     assert second.split() == [NEWER.study_id, "43", "min", "ago", "2", "1,", "2", "GPUs", "-"]
 
 
-def test_the_runs_of_a_study_are_shown_with_their_jobs_and_reasons(store: RunStore) -> None:
+def test_runs_of_a_study_have_their_jobs_and_reasons(store: RunStore) -> None:
     (outcome,) = show_status(STUDY, there(store), check=False)
     lines = [line.split() for line in lines_of([outcome])]
     assert lines[2] == ["RUN", "GPUS", "NODES", "BATCH", "JOB", "STATE", "REASON"]
@@ -137,7 +137,7 @@ def test_a_study_as_a_document_has_the_runs_that_count(store: RunStore) -> None:
     assert all(point["final"] for point in document["points"])
 
 
-def test_a_wait_for_a_study_fails_where_a_run_did_not_complete(store: RunStore) -> None:
+def test_a_run_that_did_not_complete_fails_the_wait(store: RunStore) -> None:
     shown = show_status(STUDY, there(store), check=True)
     next(shown)
     with pytest.raises(JobFailedError, match="2 of 3 runs did not complete") as caught:
@@ -203,7 +203,7 @@ def open_run(number: int, state: str = "PENDING", job_id: str | None = "7") -> S
     return StudyRun(POINTS[0], record.run_id, RunStatus(record, Path("/x"), shown))
 
 
-def test_the_next_run_of_a_chain_waits_for_the_last_one_that_is_open() -> None:
+def test_a_chain_goes_on_behind_its_last_open_run() -> None:
     runs = (open_run(1, job_id="71"), open_run(3, "COMPLETED"), open_run(2, job_id="72"))
     found = last_open(StudyStatus(STUDY, runs))
     assert found
@@ -242,7 +242,7 @@ def begun(store: RunStore) -> Study:
     return study
 
 
-def test_what_is_missing_of_a_study_is_planned_in_its_folder(store: RunStore) -> None:
+def test_missing_runs_of_a_study_are_planned_in_its_folder(store: RunStore) -> None:
     study = begun(store)
     context = there(store)
     context.env["PATH"] = "/usr/bin:/bin"

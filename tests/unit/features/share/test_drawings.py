@@ -92,7 +92,7 @@ def test_an_axis_is_logarithmic_where_values_differ_much(
     assert found.log == scale.log
 
 
-def test_an_axis_that_begins_at_a_given_value_is_not_logarithmic() -> None:
+def test_an_axis_from_a_given_value_is_linear() -> None:
     assert _scale_of([1, 1000], least=0.5) == Scale(0.5, 1000)
     assert _scale_of([1, 1000], most=2000) == Scale(1, 2000, log=True)
 
@@ -120,7 +120,7 @@ def test_a_logarithmic_axis_gives_each_power_the_same_room() -> None:
     assert Scale(7, 7).place(7) == 0.5
 
 
-def test_a_long_curve_keeps_its_ends_and_of_each_stretch_two_points() -> None:
+def test_a_long_curve_keeps_its_ends_and_extremes() -> None:
     short = [(float(step), 0.0) for step in range(400)]
     assert _thin(short) is short
     long = [(float(step), float(step % 3)) for step in range(401)]
@@ -132,7 +132,7 @@ def test_a_long_curve_keeps_its_ends_and_of_each_stretch_two_points() -> None:
     assert len(thin) == 2 + 2 * 134
 
 
-def test_of_many_points_some_have_titles_and_only_the_last_is_marked() -> None:
+def test_of_many_points_only_the_last_is_marked() -> None:
     def radii(number: int) -> list[float]:
         points = [(step, step) for step in range(number)]
         dots = line_chart("loss", [("", points)])["curves"][0][2]
@@ -156,7 +156,7 @@ def test_bars_lie_on_a_common_time_line() -> None:
     assert (drawing["left"], drawing["height"]) == (110, 18)
 
 
-def test_a_bar_of_an_instant_can_be_seen_and_stays_on_the_page() -> None:
+def test_a_bar_of_an_instant_can_be_seen() -> None:
     instants = [Bar(0, 0, "ok", ""), Bar(1000, 1000, "ok", "")]
     ((_, _, bars),) = time_line([("", [*instants, Bar(0, 1000, "ok", "")])])["lanes"]
     assert [bar[:2] for bar in bars] == [(120.0, 4), (946, 4), (120.0, 830.0)]
@@ -199,7 +199,7 @@ def titles(chart: dict[str, Any]) -> list[str]:
     return [title for *_, title in dots]
 
 
-def test_the_use_of_a_node_is_drawn_by_minutes_in_units_that_people_read() -> None:
+def test_the_use_of_a_node_is_drawn_by_minutes() -> None:
     found = charts(use("n1", sample(2, 0.2, 0.4), sample(3, 0.6, 1.0)))
     assert titles(found["GPUs busy"]) == ["30 % at min 1", "80 % at min 2"]
     assert titles(found["GPU memory"]) == ["2 GB at min 1", "2 GB at min 2"]
@@ -236,7 +236,7 @@ def test_the_curves_of_several_nodes_have_their_names() -> None:
     assert len(nine["drawing"]["curves"]) == 8
 
 
-def test_a_table_has_a_row_for_each_of_the_first_nodes() -> None:
+def test_a_table_has_rows_for_the_first_nodes() -> None:
     nodes = [use(f"n{number}", sample(2), sample(3)) for number in range(33)]
     nodes[1] = use("n1", sample(2, 0.5), sample(3, 0.5))
     found = use_section(nodes)

@@ -78,7 +78,7 @@ def test_a_run_that_has_not_started_has_its_size_alone() -> None:
     assert [name for name, _ in tiles(shared(status=LastStatus("PENDING", 5000.0)))] == ["Size"]
 
 
-def test_the_numbers_of_a_run_are_its_time_its_wait_and_its_attempts() -> None:
+def test_a_run_has_its_time_its_wait_and_its_attempts() -> None:
     status = replace(DONE, elapsed_s=65)
     one = shared(status=status, attempts=(span(1090.0, 1155.0),))
     assert dict(tiles(one))["Ran for"] == "1:05"

@@ -70,7 +70,7 @@ def test_the_points_of_a_long_curve_are_not_marked(steps: int, has_markers: bool
     assert (line.get_marker() not in ("", "None")) == has_markers
 
 
-def test_each_element_is_a_line_from_its_parameters_to_its_result() -> None:
+def test_a_line_goes_from_parameters_to_a_result() -> None:
     with paper_style():
         axes: Any = Figure().subplots()
         table = table_of(3)

@@ -186,7 +186,7 @@ def test_what_calls_a_screen_while_the_program_ends_finds_all_it_needs(store: Ru
     play(store, Answers(), scene)
 
 
-def test_a_call_of_a_name_is_made_once_at_a_time(store: RunStore) -> None:
+def test_a_call_is_made_once_at_a_time(store: RunStore) -> None:
     async def scene(screen: Screen) -> None:
         runs = screen.pilot.app.screen
         assert isinstance(runs, RunsScreen)

@@ -73,13 +73,11 @@ class Job:
         ({"snapshot": None, "workdir": "sub"}, "/work/sub"),
     ],
 )
-def test_a_program_starts_in_its_snapshot_or_where_it_was_told(
-    plan: dict[str, Any], folder: str
-) -> None:
+def test_a_program_starts_in_its_snapshot_or_folder(plan: dict[str, Any], folder: str) -> None:
     assert working_folder(run(cwd="/work", plan=plan), Path("/runs/x")) == Path(folder)
 
 
-def test_variables_of_a_plan_that_have_no_value_are_left_out() -> None:
+def test_variables_of_a_plan_without_a_value_are_left_out() -> None:
     pairs = [["A", "b"], ("C", "d"), ["E"], ["F", None], "GH", ["I", "j", "k"]]
     assert list(env_of(run(plan={"env": pairs}))) == [("A", "b"), ("C", "d")]
     assert list(env_of(run(plan={"env": None}))) == []
@@ -95,9 +93,7 @@ def test_variables_of_a_plan_that_have_no_value_are_left_out() -> None:
     ],
     ids=["short", "a little more", "both ends", "long"],
 )
-def test_of_a_long_log_the_beginning_and_the_end_are_read(
-    tmp_path: Path, content: bytes, read: bytes
-) -> None:
+def test_both_ends_of_a_long_log_are_read(tmp_path: Path, content: bytes, read: bytes) -> None:
     (tmp_path / "log").write_bytes(content)
     with open(tmp_path / "log", "rb") as file:
         assert _ends(file) == read
@@ -113,7 +109,7 @@ def test_the_newest_attempt_and_the_lowest_rank_have_the_page(tmp_path: Path) ->
     assert found == [(1, 0, "first"), (1, 1, "second"), (0, 0, "old")]
 
 
-def test_only_the_pages_of_the_newest_attempt_are_rows_of_status(tmp_path: Path) -> None:
+def test_status_has_the_pages_of_the_newest_attempt(tmp_path: Path) -> None:
     job = Job(tmp_path)
     job.log(view("old"), attempt=0)
     job.log("".join(map(view, "abcde")), attempt=1)
@@ -135,7 +131,7 @@ def test_the_newest_attempts_and_the_first_ranks_are_read(tmp_path: Path) -> Non
     assert [each.rank for each in newest] == list(range(ranks))
 
 
-def test_a_page_that_an_upload_named_belongs_to_the_offline_run(tmp_path: Path) -> None:
+def test_an_offline_run_has_the_page_of_its_upload(tmp_path: Path) -> None:
     job = Job(tmp_path)
     for name in ("ab12", "cd34"):
         job.log(
@@ -155,7 +151,7 @@ def test_a_page_that_an_upload_named_belongs_to_the_offline_run(tmp_path: Path) 
         ("http://me:secret@mlflow", None),
     ],
 )
-def test_the_server_of_a_job_is_its_page_where_no_run_is_known(
+def test_without_a_known_run_the_server_is_the_page(
     tmp_path: Path, uri: str, server: str | None
 ) -> None:
     job = Job(tmp_path, plan={"env": [["MLFLOW_TRACKING_URI", uri]]})
@@ -217,9 +213,7 @@ def job_with(python: Path) -> Run:
     )
 
 
-def test_runs_are_uploaded_by_the_python_of_the_run_two_hundred_at_a_time(
-    tmp_path: Path, python: Path
-) -> None:
+def test_two_hundred_runs_are_uploaded_at_a_time(tmp_path: Path, python: Path) -> None:
     todo = [Path(f"/w/{number}") for number in range(201)]
     assert _run_sync(job_with(python), tmp_path, todo, {"PATH": "/usr/bin:/bin"}) is None
     first, second = (tmp_path / "calls").read_text().splitlines()
@@ -228,9 +222,7 @@ def test_runs_are_uploaded_by_the_python_of_the_run_two_hundred_at_a_time(
     assert RunFolder(tmp_path).tracker_sync("log").read_text() == "done\ndone\n"
 
 
-def test_an_upload_goes_to_the_server_of_the_job_and_is_not_offline(
-    tmp_path: Path, python: Path
-) -> None:
+def test_an_upload_goes_to_the_server_of_the_job(tmp_path: Path, python: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "WANDB_API_KEY": "k", "WANDB_MODE": "disabled"}
     _run_sync(job_with(python), tmp_path, [Path("/w/1")], env)
     lines = (tmp_path / "calls.env").read_text().splitlines()
@@ -274,7 +266,7 @@ def test_a_python_of_the_active_environment_is_asked_second(tmp_path: Path, pyth
     assert python_with("wandb", record, {"CONDA_PREFIX": str(tmp_path)}) == str(python)
 
 
-def test_where_no_python_has_a_module_all_that_were_asked_are_named(tmp_path: Path) -> None:
+def test_all_pythons_that_lack_a_module_are_named(tmp_path: Path) -> None:
     without = write(tmp_path / "bin/python3", "#!/bin/sh\nexit 1\n")
     without.chmod(0o755)
     record = replace(job_with(without), plan={"python": {"executable": str(without)}})

@@ -486,7 +486,7 @@ def test_segments_that_do_not_divide_the_nodes_are_refused(nodes: int, hint: str
     assert caught.value.hint == hint
 
 
-def test_the_segments_of_a_profile_are_left_out_where_they_do_not_fit() -> None:
+def test_segments_of_a_profile_may_not_fit() -> None:
     made = plan(slurm_profile(segment=4), nodes="6", gpus_per_node="4")
     assert made.directive("segment") is None
     assert (
