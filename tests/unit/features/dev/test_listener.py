@@ -212,6 +212,20 @@ def test_jupyter_that_is_not_installed_is_not_started(
     assert not Path(listener._local, "jupyter").exists()
 
 
+def test_a_node_without_sshd_gives_ssh_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hpcrun_dev, "SSHD", ())
+    monkeypatch.setattr(hpcrun_dev, "JUPYTER", ("json",))  # a module that every Python has
+    listener = Listener(str(node.run))
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(listener._socket.getsockname())
+        socket.send_fds(peer, [b"s"], [0, 1])
+        listener._accept()
+        assert peer.recv(10) == b"0"
+    assert listener._children == []
+    assert not Path(listener._local, "jupyter").exists()
+    listener.close()
+
+
 def test_a_folder_of_a_modules_name_is_no_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
