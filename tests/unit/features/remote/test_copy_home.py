@@ -12,7 +12,7 @@ from hpcrun.errors import InterruptedByUser, PlanError, SchedulerError, UsageErr
 from hpcrun.features.remote import WRITTEN, copy_home, written_files
 from hpcrun.features.remote.connection import Connection, NotConnectedError
 from hpcrun.features.remote.copy_home import Copied, Copy, check_rsync, rsync_problem
-from hpcrun.features.remote.line_options import options_of, values_of
+from hpcrun.features.remote.line_options import options_of, value_of, values_of
 from hpcrun.features.remote.written_files import WrittenFiles
 from hpcrun.machine.process import Completed
 
@@ -47,6 +47,21 @@ def test_the_value_of_an_option_is_read_wherever_it_stands() -> None:
     for words in (["last", "-o", "x"], ["--out=x", "last"], ["-ox", "--", "last"]):
         assert values_of("share", words)["out"] == "x"
     assert values_of("share", ["--no-such-option", "last"])["out"] is None
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("-J a --name b train.py --name c", None),
+        ("--workdir a --workdir=b train.py", "b"),
+        ("--workdir=a=b train.py", "a=b"),
+        ("--workdir", None),
+        ("--dry-run --workdir a", "a"),
+        ("train.py --workdir a", None),
+    ],
+)
+def test_the_last_value_before_the_script_counts(line: str, value: str | None) -> None:
+    assert value_of("submit", line.split(), "--workdir") == value
 
 
 @pytest.fixture
