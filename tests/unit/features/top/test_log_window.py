@@ -19,7 +19,7 @@ from hpcrun.features.top.log_window import (
     read_stamps,
 )
 from hpcrun.job.text.patterns import compile_pattern
-from hpcrun.runs.log_files import LogFile
+from hpcrun.runs.log_files import LONGEST_LINE, LogFile
 
 
 def _log(path: Path, text: str) -> LogFile:
@@ -179,3 +179,19 @@ def test_a_search_reads_on_until_it_finds_or_stays_where_it_was(
     assert find("nothing", None, up=True) is None
     assert find("needle", None, up=True, stopped=True) is None
     assert _texts(view) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("x" * LONGEST_LINE, 0),
+        ("x" * (LONGEST_LINE + 1), LONGEST_LINE + 1),
+        ("one\n" + "x" * 2 * LONGEST_LINE, 4),
+    ],
+    ids=["short", "long", "behind a line"],
+)
+def test_an_unfinished_line_waits_unless_it_is_long(tmp_path: Path, text: str, read: int) -> None:
+    window = LogWindow(_log(tmp_path / "a.out", text))
+    window.begin = window.end = len(text)
+    window.older()
+    assert window.end == read
