@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
+
+from hpcrun.cli import output
 
 settings.register_profile("unit", deadline=None)
 settings.load_profile("unit")
+
+ANSWER = {name: value for name, value in vars(output._Answer).items() if name[0] != "_"}
+
+
+@pytest.fixture(autouse=True)
+def _answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command in this process was asked to print, such as --json, ends with its test."""
+    for name, value in ANSWER.items():
+        monkeypatch.setattr(output._Answer, name, value)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
-from hpcrun.cli import output
 from hpcrun.cli.main import _AsTyped, _fail_for_a_bug, _has_json_option, _typed_names, fail
 from hpcrun.errors import PlanError
 
@@ -25,13 +23,6 @@ class Adapter:
 
     def coerce(self, value: object, **_: object) -> str:
         return f"adapter: {value!r}"
-
-
-@pytest.fixture(autouse=True)
-def _new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name, value in (("json", False), ("document", None), ("held", ())):
-        monkeypatch.setattr(output._Answer, name, value)
-    yield
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,7 @@ FAILED = JobFailedError("job 7 ended as FAILED", hint="hpcrun explain 7")
 
 
 @pytest.fixture(autouse=True)
-def new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(output._Answer, "json", False)
-    monkeypatch.setattr(output._Answer, "document", None)
-    monkeypatch.setattr(output._Answer, "begun", None)
-    monkeypatch.setattr(output._Answer, "option", "")
-    monkeypatch.setattr(output._Answer, "held", ())
+def _own_handler() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, handler)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.hooks import Elsewhere
-from hpcrun.cli import output
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.features.dev import command
 from hpcrun.features.dev.command import (
@@ -237,8 +236,6 @@ def test_a_run_there_is_reached_with_a_new_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(output._Answer, "json", False)
-    monkeypatch.setattr(output._Answer, "document", None)
     host = Host()
     assert host.partly_here("dev 4711 --ssh --yes") == 0
     (line,) = host.lines

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hpcrun.cli import output
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.remote import TypedHost, clusters
 from hpcrun.features.remote.clusters import _first_to_start, _job_words, _row, run_on_several
@@ -88,14 +87,6 @@ def test_whatever_a_host_says_a_run_is_a_row(
     assert _row({**RUN, "on": "far", **changed}) == expected
 
 
-@pytest.fixture
-def _fresh_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No command has chosen what is printed."""
-    monkeypatch.setattr(output._Answer, "json", False)
-    monkeypatch.setattr(output._Answer, "document", None)
-
-
-@pytest.mark.usefixtures("_fresh_output")
 def test_the_runs_of_all_hosts_are_one_table_by_age(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,7 +101,6 @@ def test_the_runs_of_all_hosts_are_one_table_by_age(
     assert "hpcrun: there is no connection to gone\nhint: " in printed.err
 
 
-@pytest.mark.usefixtures("_fresh_output")
 def test_json_names_hosts_of_runs_and_those_that_failed(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
