@@ -1,9 +1,9 @@
 """Whether a feature can be taken away: ``python -m dev.apart [NAME...]``, without names all
 features that can.
 
-A copy of the checkout loses the folder of the feature, its rows in the table of commands, and the
-tests that import it or run its commands. Then every module of the rest is imported, and the unit
-tests and golden scripts of the rest pass.
+A copy of the checkout loses the folder of the feature, its rows in the table of commands, the tests
+that import it or run its commands, and the golden files that name its commands. Then every module
+of the rest is imported, and the unit and golden tests of the rest pass.
 """
 
 from __future__ import annotations
@@ -124,6 +124,12 @@ def take_away(copy: Path, name: str) -> list[str]:
     for test in [*copy.glob("tests/unit/**/test_*.py"), *copy.glob("tests/golden/test_*.py")]:
         if re.search(runs, test.read_text("utf-8")):
             test.unlink()
+    named = re.compile(
+        rf"hpcrun (?:{'|'.join(commands)})\b|^  (?:{'|'.join(commands)})  ", re.MULTILINE
+    )
+    for golden in [*copy.glob("tests/golden/commands/*"), *copy.glob("tests/golden/sessions/*")]:
+        if commands and named.search(golden.read_text("utf-8")):
+            golden.unlink()
     return commands
 
 

@@ -294,8 +294,9 @@ _WORDS = {
     "GrpSubmitJobs": "jobs",
 }
 _NOT_A_LIMIT_OF_JOBS = ("MaxJobsAccruePU", "GrpJobsAccrue")  # they limit only priority by age
+_BUDGET = "GrpTRESMins"
 # lines whose resources are counted in minutes
-_MINUTES = {"GrpTRESMins": " minutes", "GrpTRESRunMins": " minutes reserved by running jobs"}
+_MINUTES = {_BUDGET: " minutes", "GrpTRESRunMins": " minutes reserved by running jobs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +308,7 @@ class Limit:
     used: str
     allowed: str
     whose: str = "you"  # whose jobs count: ``you``, or ``all its users``
+    budget: str = ""  # the resource whose minutes it limits, such as ``gres/gpu``; mostly empty
 
 
 def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
@@ -344,9 +346,12 @@ def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
             is_mine = in_users and str(uid) in re.findall(r"\d+", line)
             whose = "you" if is_mine else ""
         elif whose:
-            minutes = _MINUTES.get(line.partition("=")[0], "")
+            kind = line.partition("=")[0]
+            minutes = _MINUTES.get(kind, "")
             for name, allowed, used in _LIMIT.findall(line):
                 if name not in _NOT_A_LIMIT_OF_JOBS:
-                    limit = Limit(holder, _WORDS.get(name, name) + minutes, used, allowed, whose)
+                    what = _WORDS.get(name, name) + minutes
+                    budget = name if kind == _BUDGET else ""
+                    limit = Limit(holder, what, used, allowed, whose, budget)
                     limits.setdefault(key, []).append(limit)
     return limits

@@ -14,7 +14,7 @@ from hpcrun.job.batch.sbatch_input import Sizes, read_sizes
 from hpcrun.job.plan.cost import Cost, cost_text, total_hours
 from hpcrun.job.plan.job_plan import Plan, Snapshot
 from hpcrun.job.plan.plan_notes import threads_of
-from hpcrun.job.plan.role_ranks import Role
+from hpcrun.job.plan.roles import Role
 from hpcrun.job.plan.sweep import Sweep
 from hpcrun.job.request.notify_options import IDLE
 from hpcrun.job.request.parameters import parse_indices

@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import hooks_of
-from hpcrun.job.text.hide_secrets import UNSEEN
 from hpcrun.job.text.secret_files import MOST_NAMED
 from hpcrun.job.text.units import count as count  # views take it from here
 from hpcrun.job.text.units import format_memory, format_size, format_time, listed
+from hpcrun.job.text.unseen import UNSEEN
 
 if TYPE_CHECKING:
     from rich.table import Table

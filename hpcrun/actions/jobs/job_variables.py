@@ -25,7 +25,7 @@ from hpcrun.job.batch.sbatch_input import read_sizes
 from hpcrun.job.launcher.known_launchers import SHELLS, interpreted
 from hpcrun.job.launcher.shell_variables import read_assignments
 from hpcrun.job.plan.job_plan import Plan
-from hpcrun.job.plan.role_ranks import requests_of
+from hpcrun.job.plan.roles import requests_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.text.quoting import bash_line

@@ -30,7 +30,7 @@ from hpcrun.job.plan.job_plan import (
     name_of,
 )
 from hpcrun.job.plan.plan_notes import plan_notes
-from hpcrun.job.plan.role_ranks import requests_of, with_programs
+from hpcrun.job.plan.roles import requests_of, with_programs
 from hpcrun.job.plan.warm_start import WarmProgram, decide_warm_start
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest

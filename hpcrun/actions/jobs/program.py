@@ -25,7 +25,7 @@ from hpcrun.job.launcher.known_launchers import Call, find_calls
 from hpcrun.job.launcher.launcher_as_request import replacement
 from hpcrun.job.launcher.program_notes import Here
 from hpcrun.job.plan.job_plan import PythonEnvironment
-from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size
+from hpcrun.job.plan.roles import requests_of, with_programs, with_size
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import STDIN, STDIN_NAME, GpuCount, JobRequest
 from hpcrun.job.request.read_request import check_secrets

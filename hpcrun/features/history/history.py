@@ -39,7 +39,6 @@ EXAMINE_WITHIN_S = 3.0
 """How long one history examines failures whose cause is not recorded yet; the next one goes on with
 the others.
 """
-_MINUTES = " minutes"
 """How the name of a limit ends that is a budget."""
 
 
@@ -164,11 +163,11 @@ def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> l
     budgets = []
     for key in (ACCOUNTS, *sorted(qos)):
         for limit in limits.get(key, ()):
-            if not limit.what.endswith(_MINUTES):
+            if not limit.budget:
                 continue
             budget = Budget(
                 holder=limit.holder,
-                resource=limit.what.removesuffix(_MINUTES),
+                resource=limit.budget,
                 whose=limit.whose,
                 used_hours=int(limit.used) / 60,
                 allowed_hours=int(limit.allowed) / 60,

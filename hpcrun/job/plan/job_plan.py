@@ -14,7 +14,7 @@ from hpcrun.job.launch_options import Directives, Options, unknown_note
 from hpcrun.job.launcher.known_launchers import program_of
 from hpcrun.job.plan.directives import decide_directives
 from hpcrun.job.plan.packing import as_one_process, packed
-from hpcrun.job.plan.role_ranks import Role, decide_roles, plan_roles, shared_gpus
+from hpcrun.job.plan.roles import Role, decide_roles, plan_roles, shared_gpus
 from hpcrun.job.plan.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.plan.warm_start import WarmProgram
 from hpcrun.job.profile_model import Profile

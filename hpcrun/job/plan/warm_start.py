@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from hpcrun.errors import UsageError
-from hpcrun.job.plan.role_ranks import requests_of
+from hpcrun.job.plan.roles import requests_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
 

@@ -15,17 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from hpcrun.job.text.recognise_secrets import MASK, SWITCH, forms_in, is_secret, is_secret_option
+from hpcrun.job.text.unseen import UNSEEN
 
-# What no terminal and no browser shows: sequences of ESC, control characters, characters without a
-# width. Inside a token they would make it unknown here, and the difference would be invisible.
-UNSEEN = re.compile(
-    "\x1b(?:\\[[0-?]*[ -/]*[@-~]|[\\]PX^_].*?(?:\x07|\x1b\\\\|$)|.?)|\x9b[0-?]*[ -/]*[@-~]"
-    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f"
-    "\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0"
-    "\ufff0-\ufffb\U000e0000-\U000e0fff]",
-    re.DOTALL | re.MULTILINE,
-)
 # The patterns below that are texts are compiled when a text is first searched: few commands do.
 #
 # NAME=VALUE, "name": "value", os.environ["NAME"] = 'value', --name value, and '--name', 'value' in

@@ -15,7 +15,7 @@ from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submission import SubmitResult
 from hpcrun.job.batch.batch_script import read_batch_script
 from hpcrun.job.plan.job_plan import Plan, Snapshot
-from hpcrun.job.plan.role_ranks import Role, SharedGpus
+from hpcrun.job.plan.roles import Role, SharedGpus
 from hpcrun.job.plan.sweep import Sweep
 from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.container import Container

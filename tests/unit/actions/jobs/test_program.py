@@ -57,7 +57,7 @@ def test_a_program_that_is_there_is_called_as_the_job_finds_it(
     assert check_program(there, surroundings(tmp_path), path_may_change=False).script == "train.py"
     # modules may bring a program, and no script
     assert check(tmp_path, "gmx", path_may_change=True) == "gmx"
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="train"):
         check(tmp_path, "train.py", path_may_change=True)
 
 
@@ -73,22 +73,22 @@ def test_a_program_that_is_there_is_called_as_the_job_finds_it(
         (["it's a.txt"], "it's a.txt is not", "chmod +x 'it'\"'\"'s a.txt', or name its"),
         (
             ["python train.py --lr 1"],
-            "",
+            "python train.py --lr 1 is neither a file",
             "leave out the quotes: hpcrun submit ... python train.py --lr 1",
         ),
         (
             ["python", "train.py", "--lr", "1"],
-            "",
+            "python is neither a file",
             "uses the job's own Python: hpcrun submit ... train.py --lr 1",
         ),
         (
             ["accelerate", "launch", "train.py", "a b"],
-            "",
+            "accelerate is neither a file",
             "starts the ranks itself: hpcrun submit ... train.py 'a b'; or",
         ),
         (
             ["mpirun", "-np", "4", "./solver"],
-            "",
+            "mpirun is neither a file",
             "submit ... train.py; or activate the environment that has mpirun",
         ),
     ],

@@ -17,8 +17,8 @@ from hpcrun.features.remote.written_files import _brings_files
     [
         pytest.param("share", "", {}, True, id="a name of the command's own"),
         pytest.param("share", "page.html", {}, True, id="a name that was typed"),
-        pytest.param("runs", "runs.csv", {}, True, id="typed, and no name of its own"),
-        pytest.param("runs", "", {}, False, id="stdout"),
+        pytest.param("metrics", "curve.png", {}, True, id="typed, and no name of its own"),
+        pytest.param("metrics", "", {}, False, id="nothing is written"),
         pytest.param("share", "-", {}, False, id="stdout, typed"),
         pytest.param("scale report", "", {"from_csv": ["a.csv"]}, False, id="a table there"),
     ],

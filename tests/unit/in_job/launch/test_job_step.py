@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,9 +94,8 @@ def test_a_controller_that_stays_away_ends_the_waiting(
     monkeypatch.setattr(slurm_requests, "job", lambda: JobSays(""))
     monkeypatch.setattr(job_step, "CONTROLLER_S", 0.05)
     monkeypatch.setattr(job_step, "wait", lambda *words: WAIT(*words, 0.0))
-    began = time.monotonic()
     assert step.run_other(srun(attempt, "exit 69"), []) == 1
-    assert time.monotonic() - began < 10
+    assert calls(attempt) == 1
 
 
 def test_a_step_that_has_begun_is_not_asked_for_again(attempt: Attempt, step: JobStep) -> None:
@@ -118,21 +116,19 @@ def test_srun_tells_its_own_failure_by_a_status(
     assert log.read_text() == f"{expected}\n"
 
 
+@pytest.mark.usefixtures("step")
 def test_the_waiting_ends_when_it_is_told_to(attempt: Attempt) -> None:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD | {signal.SIGCHLD})
     local = JobStep(1, [], lambda _: None, lambda: True)
     assert local.run_other(["sleep", "60"], ["local-0"]) == records.TERM_STATUS
     local.tell(signal.SIGKILL)
     os.waitpid(local._children[0], 0)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@pytest.mark.usefixtures("step")
 @pytest.mark.parametrize(("to_srun", "status"), [(True, 143), (False, 7)])
 def test_slurm_itself_signals_the_tasks_of_srun(
     attempt: Attempt, tmp_path: Path, to_srun: bool, status: int
 ) -> None:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD | {signal.SIGCHLD})
-
     def tick() -> bool:
         of_slurm.tell(signal.SIGTERM, to_srun=to_srun)
         (tmp_path / "told").touch()
@@ -141,4 +137,3 @@ def test_slurm_itself_signals_the_tasks_of_srun(
     of_slurm = JobStep(None, [], lambda _: None, tick)
     text = f"until [ -e {tmp_path}/told ]; do sleep 0.1; done; sleep 0.2; exit 7"
     assert of_slurm.run_other(["sh", "-c", text], []) == status
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -11,7 +11,7 @@ from hpcrun.actions.jobs.new_run import _plan_record
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.plan.job_plan import Plan, build_plan
 from hpcrun.job.plan.plan_notes import plan_notes
-from hpcrun.job.plan.role_ranks import SharedGpus, requests_of
+from hpcrun.job.plan.roles import SharedGpus, requests_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest, given_fields
 from hpcrun.job.request.read_request import read_request
