@@ -21,7 +21,8 @@ from hpcrun.explain.ended import RUN_ON, SOCKETS, Explanation
 from hpcrun.explain.evidence import Evidence
 from hpcrun.explain.started_over import LOAD_CHECKPOINT, started_over
 from hpcrun.job.job_states import RUNNING
-from hpcrun.job.text.patterns import STEP, compile_pattern
+from hpcrun.job.text.metric_patterns import STEP
+from hpcrun.job.text.patterns import compile_pattern
 from hpcrun.job.text.units import count, format_span, joined, rank_text
 from hpcrun.runs.attempt import (
     Attempt,

@@ -21,7 +21,7 @@ from hpcrun.files.reading import flag
 from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.request.job_request import Launcher
 from hpcrun.job.request.notify_options import check_destination, check_events
-from hpcrun.job.text.patterns import check_metric_pattern
+from hpcrun.job.text.metric_patterns import check_metric_pattern
 from hpcrun.job.text.quoting import check_env_name, check_mount, quote_directive
 from hpcrun.job.text.units import format_time, parse_memory, parse_slurm_time
 

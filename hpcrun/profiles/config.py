@@ -60,7 +60,7 @@ def _events(value: Any) -> tuple[str, ...]:
 
 
 def _metric_pattern(value: Any) -> str:
-    from hpcrun.job.text.patterns import check_metric_pattern  # few files have one
+    from hpcrun.job.text.metric_patterns import check_metric_pattern  # few files have one
 
     return check_metric_pattern(_text(value))
 

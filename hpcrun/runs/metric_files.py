@@ -13,14 +13,14 @@ from typing import Any, cast
 
 from hpcrun.files.reading import Kind, number, parse_object, time_s
 from hpcrun.job.run_paths import AttemptFolder, parse_ranks
-from hpcrun.job.text.patterns import (
+from hpcrun.job.text.metric_patterns import (
     EPOCH,
     STEP,
-    Pattern,
     finite_number,
     found_number,
     usual_numbers,
 )
+from hpcrun.job.text.patterns import Pattern
 from hpcrun.runs.attempt import Attempt, names_in
 from hpcrun.runs.log_files import fold, log_lines, rank_log
 from hpcrun.runs.log_times import Stamps

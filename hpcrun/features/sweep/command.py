@@ -41,7 +41,7 @@ from hpcrun.features.sweep.compare_elements import (
     sweeps_of,
 )
 from hpcrun.job.request.parameters import parameters_text
-from hpcrun.job.text.patterns import finite_number
+from hpcrun.job.text.metric_patterns import finite_number
 from hpcrun.views.figure import PAGE, new_figure, ordered_styles, paper_style, save_figure
 from hpcrun.views.metrics_table import braille_plot, curves_of, json_value, value_text, whole
 from hpcrun.views.text import csv_text, fields_of, one_line, text_table, written_line

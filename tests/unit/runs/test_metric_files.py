@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.job.run_paths import AttemptFolder
-from hpcrun.job.text.patterns import Pattern, compile_pattern, usual_numbers
+from hpcrun.job.text.metric_patterns import usual_numbers
+from hpcrun.job.text.patterns import Pattern, compile_pattern
 from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.metric_files import (
     LogMetrics,
