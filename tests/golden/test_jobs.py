@@ -83,9 +83,7 @@ def account_of_job(person: Hpcrun, line: str) -> str:
     for stream, printed in (("stdout", done.stdout), ("stderr", done.stderr)):
         text += f"--- {stream}\n{printed}"
     for path in sorted([*run.glob("elements/**/*"), *run.glob("batch*"), *run.glob("super*")]):
-        # a short job may end before its record of versions is written
-        is_of_versions = path.name.startswith(("versions", ".versions."))
-        if path.is_file() and not is_of_versions:
+        if path.is_file() and path.name != "versions":
             text += f"--- {path.relative_to(run)}\n{file_text(path)}"
     text = re.sub(r"\bL\d+", "LJOB", text.replace(run.name, "RUN"))
     text = re.sub(r"after \d\d:\d\d:\d\d", "after TIME", text)

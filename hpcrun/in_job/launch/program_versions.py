@@ -85,15 +85,17 @@ def read(path: str) -> str:
 
 
 def write(folder: str, versions: Mapping[str, str]) -> None:
-    """Write the record, which is complete or missing; without json, which is slow to import."""
+    """Write the record at once; without json, which is slow to import.
+
+    A job that ends in this instant kills this program: no other file may be left of it.
+    """
     members = ", ".join(f'"{name}": "{version}"' for name, version in versions.items())
-    aside = os.path.join(folder, f".{RECORD}.{os.uname().nodename}.{os.getpid()}")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    descriptor = os.open(os.path.join(folder, RECORD), flags, 0o644)
     try:
         os.write(descriptor, f"{{{members}}}\n".encode())
     finally:
         os.close(descriptor)
-    os.replace(aside, os.path.join(folder, RECORD))
 
 
 if __name__ == "__main__":
