@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from dev.copies import make_environment
+
 REPO = Path(__file__).resolve().parents[1]
 _IMPORT_ALL = (
     "import importlib, pkgutil, hpcrun\n"
@@ -67,7 +69,9 @@ def stands_without(name: str) -> bool:
         gone = [name, *(user for user, used in USED_BY.items() if name in used)]
         commands = [command for feature in gone for command in take_away(copy, feature)]
         print(f"without {' and '.join(gone)} ({', '.join(commands)}):", flush=True)
-        env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        make_environment(copy)
+        python = str(copy / ".venv/bin/python")
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         for command in (
             ["-c", _IMPORT_ALL],
             [
@@ -82,9 +86,7 @@ def stands_without(name: str) -> bool:
                 "tests/golden",
             ],
         ):
-            if subprocess.run(
-                [sys.executable, *command], cwd=copy, env=env, check=False
-            ).returncode:
+            if subprocess.run([python, *command], cwd=copy, env=env, check=False).returncode:
                 return False
     return True
 

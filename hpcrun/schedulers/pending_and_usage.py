@@ -294,9 +294,9 @@ _WORDS = {
     "GrpSubmitJobs": "jobs",
 }
 _NOT_A_LIMIT_OF_JOBS = ("MaxJobsAccruePU", "GrpJobsAccrue")  # they limit only priority by age
-_BUDGET = "GrpTRESMins"
+_OF_BUDGET = " minutes"
 # lines whose resources are counted in minutes
-_MINUTES = {_BUDGET: " minutes", "GrpTRESRunMins": " minutes reserved by running jobs"}
+_MINUTES = {"GrpTRESMins": _OF_BUDGET, "GrpTRESRunMins": " minutes reserved by running jobs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,13 @@ class Limit:
     used: str
     allowed: str
     whose: str = "you"  # whose jobs count: ``you``, or ``all its users``
-    budget: str = ""  # the resource whose minutes it limits, such as ``gres/gpu``; mostly empty
+
+    @property
+    def budget(self) -> str:
+        """The resource whose minutes it limits, such as ``gres/gpu``; empty for other limits."""
+        if self.what.endswith(_OF_BUDGET):
+            return self.what.removesuffix(_OF_BUDGET)
+        return ""
 
 
 def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
@@ -346,12 +352,9 @@ def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
             is_mine = in_users and str(uid) in re.findall(r"\d+", line)
             whose = "you" if is_mine else ""
         elif whose:
-            kind = line.partition("=")[0]
-            minutes = _MINUTES.get(kind, "")
+            minutes = _MINUTES.get(line.partition("=")[0], "")
             for name, allowed, used in _LIMIT.findall(line):
                 if name not in _NOT_A_LIMIT_OF_JOBS:
-                    what = _WORDS.get(name, name) + minutes
-                    budget = name if kind == _BUDGET else ""
-                    limit = Limit(holder, what, used, allowed, whose, budget)
+                    limit = Limit(holder, _WORDS.get(name, name) + minutes, used, allowed, whose)
                     limits.setdefault(key, []).append(limit)
     return limits

@@ -170,7 +170,7 @@ def test_the_limits_of_a_qos_and_of_accounts_are_those_of_all_and_the_users_own(
     assert "normal" not in parse_limits(ASSOC_MGR, 1001)
     of_all = [
         Limit("account lab", "gres/gpu", "7", "8", "all its users"),
-        Limit("account lab", "gres/gpu minutes", "5990", "6000", "all its users", "gres/gpu"),
+        Limit("account lab", "gres/gpu minutes", "5990", "6000", "all its users"),
     ]
     assert parse_limits(ASSOC_MGR, 1001)[ACCOUNTS] == [
         *of_all,
@@ -189,5 +189,5 @@ def test_a_budget_of_gpu_minutes_as_each_version_tells_it(version: str, used: st
         .split(")")[0]
     )
     assert parse_limits(text, uid)[ACCOUNTS] == [
-        Limit("account lab", "gres/gpu minutes", used, "6000", "all its users", "gres/gpu")
+        Limit("account lab", "gres/gpu minutes", used, "6000", "all its users")
     ]

@@ -371,13 +371,13 @@ def test_the_name_of_a_cause() -> None:
 
 
 def test_budgets_are_limits_of_minutes_of_the_accounts_and_of_the_qos_that_runs_named() -> None:
-    def limit(budget: str, holder: str = "account lab") -> Limit:
-        return Limit(holder, "words for people", "300", "6000", "all its users", budget)
+    def limit(what: str, holder: str = "account lab") -> Limit:
+        return Limit(holder, what, "300", "6000", "all its users")
 
     limits = {
-        ACCOUNTS: [limit(""), limit("cpu"), limit("gres/gpu:a100")],
-        "long": [limit("gres/gpu", "QOS long")],
-        "other": [limit("gres/gpu", "QOS other")],
+        ACCOUNTS: [limit("running jobs"), limit("cpu minutes"), limit("gres/gpu:a100 minutes")],
+        "long": [limit("gres/gpu minutes", "QOS long")],
+        "other": [limit("gres/gpu minutes", "QOS other")],
     }
     found = budgets_of(limits, {"long"})
     assert [(each.holder, each.unit) for each in found] == [
