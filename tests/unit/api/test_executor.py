@@ -14,8 +14,11 @@ import pytest
 import hpcrun
 from hpcrun.api.executor import _names
 from hpcrun.errors import PlanError, ProfileError, UsageError
+from hpcrun.in_job.hpcrun_function import STDERR_TO_STDOUT
+from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.text.quoting import quote_bash
 from tests.harness import Hpcrun
+from tests.unit.builders import laptop, plan
 
 
 def directives(**said: Any) -> set[str]:
@@ -144,10 +147,58 @@ def test_environment_set_up_and_python_stand_in_the_script_and_no_folder_of_a_ru
     assert str(tmp_path / "runs") not in text
 
 
+@pytest.mark.parametrize("workdir", ["code", "~/code"])
+def test_a_job_starts_in_the_folder_of_workdir(workdir: str, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    script = hpcrun.Executor("a100", workdir=workdir).script()
+    assert f"cd -- {tmp_path}/code" in script
+
+
+def test_a_workdir_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"workdir: there is no folder {tmp_path}/code"):
+        hpcrun.Executor("a100", workdir="code").script()
+
+
+@pytest.mark.parametrize(("merges", "number"), [(True, 1), (False, 0)])
+def test_both_streams_of_a_function_are_one_log_on_request(merges: bool, number: int) -> None:
+    text = hpcrun.Executor("a100", stderr_to_stdout=merges).script()
+    assert text.count(f"export {STDERR_TO_STDOUT}=1\n") == number
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+@pytest.mark.parametrize(
+    ("prefix", "activates"),
+    [pytest.param(sys.prefix, True, id="its own"), pytest.param("/opt/other", False, id="another")],
+)
+def test_a_job_activates_the_environment_of_this_python_alone(
+    variable: str, prefix: str, activates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, prefix)
+    script = hpcrun.Executor("a100").script()
+    assert (f"export {variable}={quote_bash(prefix)}\n" in script) == activates
+
+
 def test_several_calls_are_an_array_and_one_is_none() -> None:
     executor = hpcrun.Executor("a100", array_parallelism=2)
     assert "#SBATCH --array=0-4%2\n" in executor.script(elements=5)
     assert "--array" not in executor.script()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said", "at_once"),
+    [
+        pytest.param("1", {}, 1, id="with GPUs"),
+        pytest.param("0", {}, 4, id="without GPUs"),
+        pytest.param("1", {"array_parallelism": 2}, 2, id="said"),
+    ],
+)
+def test_calls_that_need_gpus_of_this_machine_run_one_by_one(
+    gpus: str, said: dict[str, Any], at_once: int
+) -> None:
+    here = plan(laptop(), machine=Machine(cpus=8, gpu_ids=("0", "1")), gpus=gpus)
+    array = hpcrun.Executor("local", **said)._array(here, 4)
+    assert array.at_once == at_once
+    assert array.elements == (0, 1, 2, 3)
 
 
 def test_update_parameters_changes_what_was_said_and_nothing_else() -> None:

@@ -186,6 +186,9 @@ LONG, SHORT = Partition("long", max_s=7 * 86400), Partition("short", max_s=3600)
         ((LONG, SHORT), {"walltime_s": "2h"}, "long"),
         ((LONG, SHORT), {"partition": "short"}, "short"),
         ((replace(GPU, max_nodes=1), LONG), {"nodes": 2}, "long"),
+        ((replace(GPU, max_nodes=2), LONG), {"nodes": 2}, "gpu"),
+        ((GPU, LONG), {"walltime_s": "2h"}, "gpu"),
+        ((GPU, LONG), {"cpus": "64"}, "gpu"),
     ],
 )
 def test_the_partition_is_the_default_one_that_fits_or_the_only_one(
@@ -225,6 +228,7 @@ def test_slurm_decides_about_the_gpus_of_hidden_nodes(tmp_path: Path) -> None:
 
 def test_a_partition_of_hidden_nodes_has_the_gpus_that_it_counts(tmp_path: Path) -> None:
     cluster_facts = replace(HIDDEN, partitions=[*HIDDEN.partitions, Partition("big", gpus=64)])
+    assert settled(tmp_path, cluster_facts, gpus="8").gpu_profile.partition == "gpu"
     assert settled(tmp_path, cluster_facts, gpus="16").gpu_profile.partition == "big"
 
 
@@ -513,6 +517,19 @@ NORMAL, SMALL = (
     ("partition", "asked", "says"),
     [
         (GPU, {"gpus": "4", "walltime_s": "2h"}, None),
+        pytest.param(GPU, {"walltime_s": "3h", "qos": "large"}, None, id="no limit of time"),
+        pytest.param(
+            replace(GPU, default_s=10800),
+            {},
+            "the default time 03:00:00 is longer than the 02:00:00 that QOS normal allows",
+            id="default time",
+        ),
+        pytest.param(
+            GPU,
+            {"gpus": "8", "qos": "crowd"},
+            "8 GPUs are more than the 6 that QOS crowd allows all its users together",
+            id="all users",
+        ),
         (
             GPU,
             {"gpus": "8"},
@@ -537,7 +554,8 @@ def test_a_job_that_no_limit_lets_start_is_refused(
 ) -> None:
     long = replace(partition, max_s=None)
     over = QosLimits("over", gpus_per_job=8, over_partition=True)
-    found = facts(long, qos=[NORMAL, SMALL, QosLimits("large"), over])
+    crowd = QosLimits("crowd", gpus_in_all=6)
+    found = facts(long, qos=[NORMAL, SMALL, QosLimits("large"), over, crowd])
     if says is None:
         assert settled(tmp_path, found, **{"gpus": "4", **asked}).request.partition is None
         free = replace(found, config={**ENFORCED, "AccountingStorageEnforce": "associations"})
@@ -546,3 +564,11 @@ def test_a_job_that_no_limit_lets_start_is_refused(
     with pytest.raises(PlanError) as refused:
         settled(tmp_path, found, **{"gpus": "1", **asked})
     assert refused.value.message == says
+
+
+def test_a_job_without_a_time_is_within_the_limits_of_time(tmp_path: Path) -> None:
+    own = "extends: detected\ntime: {default: null}\n"
+    found = facts(GPU, Partition("thin"), qos=[NORMAL])
+    made = settled(tmp_path, found, own=own, profile="mine", gpus="4")
+    assert made.gpu_profile.partition == "gpu"
+    assert made.gpu_profile.time.default is None
