@@ -64,6 +64,8 @@ def test_parameters_are_the_options_of_submit(said: dict[str, Any], directives_:
         ({"max_num_timeout": 2, "signal_delay_s": 90}, {"requeue": 2, "warn": "90s"}),
         ({"gres": "gpu:a100:2"}, {"gpus_per_node": "a100:2"}),
         ({"gres": "gpu:2"}, {"gpus_per_node": 2}),
+        ({"gres": "gpu"}, {"gpus_per_node": 1}),
+        ({"gpus_per_task": 2}, {"gpus_per_node": 2}),
         ({"gpus_per_task": 1, "tasks_per_node": 2}, {"gpus_per_node": 2, "tasks_per_node": 2}),
         ({"gpus_per_task": 1, "tasks_per_node": "4"}, {"gpus_per_node": 4, "tasks_per_node": 4}),
         ({"srun_args": ["--cpu-bind=none"]}, {"srun": {"cpu-bind": "none"}}),
@@ -79,6 +81,12 @@ def test_the_names_of_submitit_and_of_its_launcher_for_hydra_mean_the_same(
 ) -> None:
     script = hpcrun.Executor("a100", **given).script()
     assert script == hpcrun.Executor("a100", **same).script()
+
+
+def test_the_tasks_of_a_node_may_be_known_before_the_gpus_of_a_task() -> None:
+    executor = hpcrun.Executor("a100", tasks_per_node=2)
+    executor.update_parameters(gpus_per_task=2)
+    assert executor.parameters["gpus_per_node"] == 4
 
 
 def test_a_name_without_an_effect_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status_details import last_line, last_metrics, time_advice
+from hpcrun.actions.status.status_details import (
+    Insight,
+    last_line,
+    last_metrics,
+    look_closer,
+    time_advice,
+)
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.record import LastStatus
+from hpcrun.schedulers.pending_and_usage import SlurmQueue
+from hpcrun.schedulers.slurm_text import SEPARATOR
 from tests.unit.builders import run, write
 
 HOUR = 3600
@@ -77,3 +86,75 @@ def test_the_last_whole_metrics_are_shown(
 
 def test_a_run_without_metrics_has_none(tmp_path: Path) -> None:
     assert last_metrics(started(tmp_path)) == {}
+
+
+QUEUED = ("4711", "gpu", "t", "me", "PENDING", "0:00", "1:00", "1", "Priority", "9", "N/A", "q", "")
+ENDED = ("4711", "60", "00:24", "64", "cpu=64", "", "2", "", "sbatch /r/run/.submission_file_a.sh")
+
+
+def slurm(folder: Path) -> SlurmQueue:
+    """A Slurm that has job 4711 in its queue and in its accounting, and counts the questions."""
+    answers = {
+        "squeue": SEPARATOR.join(QUEUED),
+        "sacct": SEPARATOR.join(ENDED),
+        "scontrol": "",
+        "sinfo": "",
+    }
+    for name, answer in answers.items():
+        text = f"#!/bin/sh\necho {name} >>'{folder}/asked'\ncat <<'END'\n{answer}\nEND\n"
+        write(folder / "bin" / name, text).chmod(0o755)
+    return SlurmQueue({"PATH": f"{folder}/bin:/usr/bin:/bin"})
+
+
+def asked_about(folder: Path, item: RunStatus) -> tuple[Insight, list[str]]:
+    """What is known of a run besides its status, and the commands that said so."""
+    seen = look_closer([item], slurm(folder), {}, inside=False)
+    asked = folder / "asked"
+    return seen, sorted(asked.read_text().split()) if asked.exists() else []
+
+
+def item(state: str, *, stale: bool = False, scheduler: str = "slurm", **said: Any) -> RunStatus:
+    status = LastStatus(state, 500.0, **said)
+    return RunStatus(run(scheduler=scheduler), Path("/none"), status, stale)
+
+
+def test_a_pending_job_has_a_place_in_the_queue(tmp_path: Path) -> None:
+    seen, asked = asked_about(tmp_path, item("PENDING", reason="Priority"))
+    assert seen.waiting["4711"].place == 1
+    assert asked == ["squeue"]
+
+
+def test_an_ended_job_has_its_use_from_accounting(tmp_path: Path) -> None:
+    seen, asked = asked_about(tmp_path, item("COMPLETED", final=True, elapsed_s=60))
+    assert seen.usage["run", "4711"].cpus == 64
+    assert asked == ["sacct"]
+
+
+@pytest.mark.parametrize("reason", ["Resources", "ReqNodeNotAvail, UnavailableNodes:n1"])
+def test_nodes_are_listed_where_a_job_waits_for_them(reason: str, tmp_path: Path) -> None:
+    seen, asked = asked_about(tmp_path, item("PENDING", reason=reason))
+    assert list(seen.awaited) == ["4711"]
+    assert asked == ["sinfo", "squeue"]
+
+
+@pytest.mark.parametrize("reason", ["QOSMaxJobsPerUserLimit", "AssocGrpGRES"])
+def test_limits_are_read_where_a_job_waits_for_one(reason: str, tmp_path: Path) -> None:
+    seen, asked = asked_about(tmp_path, item("PENDING", reason=reason))
+    assert asked == ["scontrol", "squeue"]
+    assert seen.awaited == {}
+
+
+@pytest.mark.parametrize(
+    "unasked",
+    [
+        pytest.param(item("PENDING", stale=True, reason="Resources"), id="stale"),
+        pytest.param(item("PENDING", scheduler="local"), id="local"),
+        pytest.param(item("RUNNING"), id="running"),
+        pytest.param(item("CANCELLED", final=True), id="never ran"),
+        pytest.param(item("FAILED", final=True, reason="QOSGrp"), id="ended for a limit"),
+    ],
+)
+def test_slurm_is_not_asked_about_other_runs(unasked: RunStatus, tmp_path: Path) -> None:
+    seen, asked = asked_about(tmp_path, unasked)
+    assert seen == Insight()
+    assert asked == []
