@@ -12,12 +12,15 @@ import pytest
 from hpcrun.actions.jobs import resubmit
 from hpcrun.actions.jobs.resubmit import (
     alone_on,
+    check_no_calls,
     check_over,
+    failed_of,
     family_of,
     folder_of,
     lineage_of,
     repeated,
     same_python,
+    stdin_of,
 )
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.job_states import JobInfo
@@ -27,10 +30,10 @@ from hpcrun.job.request.job_request import given_fields
 from hpcrun.job.request.read_request import read_request
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.elements import save_statuses
-from hpcrun.runs.record import LastStatus
+from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
-from tests.unit.builders import Takes, plan, ports, run
+from tests.unit.builders import Takes, plan, ports, run, write
 
 
 def again(
@@ -255,3 +258,76 @@ def test_a_snapshot_that_is_gone_is_an_error(tmp_path: Path) -> None:
     store.create(earlier, "")
     with pytest.raises(PlanError, match=r"the snapshot of .* is gone"):
         lineage_of(earlier, WITH_SNAPSHOT, store=store, fresh=True, new_snapshot=False)
+
+
+# --- runs that are repeated in another way, and elements ---
+
+
+def kept(folder: Path, **said: Any) -> tuple[Run, RunStore]:
+    """A run in its store."""
+    store = RunStore(folder)
+    made = run(**said)
+    store.create(made, "")
+    return made, store
+
+
+def final(state: str) -> LastStatus:
+    """A status that nobody needs to ask about again."""
+    return LastStatus(state, 900.0, final=True, forgotten=True)
+
+
+def test_calls_of_python_functions_are_not_repeated_here(tmp_path: Path) -> None:
+    made, store = kept(tmp_path)
+    check_no_calls(made, store)
+    write(RunFolder(store.folder(made.run_id)).calls, "")
+    with pytest.raises(PlanError, match="called Python functions"):
+        check_no_calls(made, store)
+
+
+def test_a_script_of_stdin_is_read_from_the_run(tmp_path: Path) -> None:
+    made, store = kept(tmp_path, request={"script": "-"})
+    with pytest.raises(PlanError, match="has no copy of its script"):
+        stdin_of(made, store)
+    write(RunFolder(store.folder(made.run_id)).stdin, "#!/bin/bash\n")
+    assert stdin_of(made, store) == "#!/bin/bash\n"
+    assert stdin_of(run(request={"script": "train.py"}), store) is None
+
+
+SWEEP = {"sweep": {"indices": "0-2", "first": 0}}
+
+
+@pytest.mark.parametrize(
+    ("states", "failed"),
+    [
+        pytest.param(["FAILED", "COMPLETED", "TIMEOUT"], (0, 2), id="two"),
+        pytest.param(["COMPLETED", "COMPLETED", "CANCELLED"], (2,), id="cancelled"),
+    ],
+)
+def test_the_failed_elements_are_those_that_did_not_complete(
+    states: list[str], failed: tuple[int, ...], tmp_path: Path
+) -> None:
+    made, store = kept(tmp_path, plan=SWEEP)
+    save_statuses(store.folder(made.run_id), dict(enumerate(map(final, states))))
+    assert failed_of(made, ports(store, Runs(), 1000.0)) == failed
+
+
+@pytest.mark.parametrize(
+    ("plan", "message", "hint"),
+    [
+        pytest.param({}, "is no sweep", "hpcrun resubmit 4711 repeats it", id="no sweep"),
+        pytest.param(
+            SWEEP, "no element of .* has failed", "hpcrun resubmit 4711 repeats all", id="none"
+        ),
+    ],
+)
+def test_a_run_without_failed_elements_has_none_to_repeat(
+    plan: dict[str, Any], message: str, hint: str, tmp_path: Path
+) -> None:
+    made, store = kept(tmp_path, plan=plan)
+    if plan:
+        save_statuses(store.folder(made.run_id), dict.fromkeys(range(3), final("COMPLETED")))
+    else:
+        store.save_status(made.run_id, final("FAILED"))
+    with pytest.raises(PlanError, match=message) as refused:
+        failed_of(made, ports(store, Runs(), 1000.0))
+    assert (refused.value.hint or "").startswith(hint)
