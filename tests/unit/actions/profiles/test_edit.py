@@ -129,7 +129,7 @@ def test_an_unset_value_is_inherited_again(place: Place) -> None:
 
 def test_nothing_is_unset_without_a_copy(place: Place) -> None:
     with pytest.raises(ProfileError, match="nothing to remove") as raised:
-        unset_values("a100", ["partition"], place)
+        unset_values("a100", ["partition", "account"], place)
     assert raised.value.hint == (
         "hpcrun profile set a100 partition=null removes the inherited value"
     )
