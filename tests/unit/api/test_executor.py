@@ -83,7 +83,7 @@ def test_the_names_of_submitit_and_of_its_launcher_for_hydra_mean_the_same(
     assert script == hpcrun.Executor("a100", **same).script()
 
 
-def test_the_tasks_of_a_node_may_be_known_before_the_gpus_of_a_task() -> None:
+def test_earlier_tasks_of_a_node_count_for_gpus_per_task() -> None:
     executor = hpcrun.Executor("a100", tasks_per_node=2)
     executor.update_parameters(gpus_per_task=2)
     assert executor.parameters["gpus_per_node"] == 4
@@ -200,7 +200,7 @@ def test_several_calls_are_an_array_and_one_is_none() -> None:
         pytest.param("1", {"array_parallelism": 2}, 2, id="said"),
     ],
 )
-def test_calls_that_need_gpus_of_this_machine_run_one_by_one(
+def test_calls_with_local_gpus_run_one_by_one(
     gpus: str, said: dict[str, Any], at_once: int
 ) -> None:
     here = plan(laptop(), machine=Machine(cpus=8, gpu_ids=("0", "1")), gpus=gpus)

@@ -59,7 +59,7 @@ def test_held_runs_have_a_result_and_others_have_none() -> None:
     ]
 
 
-def test_an_end_names_its_cause_and_the_rank_of_the_role() -> None:
+def test_an_end_names_its_cause_and_rank() -> None:
     failed = item("FAILED", "NonZeroExitCode", final=True, silent_s=61.9)
     role = RoleRanks("actor", 2, 4, 0, 1, "end")
     document = end_json(failed, Ending("out of memory", 1, role, 9))

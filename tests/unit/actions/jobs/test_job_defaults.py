@@ -566,7 +566,7 @@ def test_a_job_that_no_limit_lets_start_is_refused(
     assert refused.value.message == says
 
 
-def test_a_job_without_a_time_is_within_the_limits_of_time(tmp_path: Path) -> None:
+def test_a_job_without_a_time_is_within_any_limit(tmp_path: Path) -> None:
     own = "extends: detected\ntime: {default: null}\n"
     found = facts(GPU, Partition("thin"), qos=[NORMAL])
     made = settled(tmp_path, found, own=own, profile="mine", gpus="4")

@@ -64,7 +64,7 @@ def test_a_locked_site_leaves_out_the_destinations_of_the_profile() -> None:
     assert messages.notes == (note,)
 
 
-def test_a_locked_site_says_nothing_of_a_profile_with_its_destinations() -> None:
+def test_a_locked_site_takes_a_profile_with_its_destinations() -> None:
     assert decided(slurm_profile(notify=[LAB]), (LAB,), LOCKED).notes == ()
 
 

@@ -56,7 +56,7 @@ def python_of(folder: Path, text: str, **said: Any) -> PythonEnvironment:
         pytest.param("mine", {}, "srun: of profile 'mine': ", id="profile"),
     ],
 )
-def test_an_option_that_srun_does_not_know_is_refused_with_a_similar_one(
+def test_an_option_unknown_to_srun_has_a_similar_one(
     profile: str, asked: dict[str, Any], where: str, tmp_path: Path
 ) -> None:
     program(tmp_path / "srun", UNKNOWN)
@@ -82,12 +82,12 @@ def test_torchruns_refusal_has_a_hint(answer: str, option: str, hint: str, tmp_p
     assert refused.value.hint == hint
 
 
-def test_a_python_of_the_project_is_not_run_to_check_options(tmp_path: Path) -> None:
+def test_a_python_of_the_project_is_not_asked(tmp_path: Path) -> None:
     python = python_of(tmp_path, MISSPELT, of_project=True)
     check(tmp_path, python, gpus="4", torchrun=["max-restartz=3"])
 
 
-def test_an_outdated_lock_is_refused_with_the_command_that_renews_it(tmp_path: Path) -> None:
+def test_an_outdated_lock_is_refused_with_the_command_to_run(tmp_path: Path) -> None:
     program(tmp_path / "uv", OLD)
     project = "/my project"
     python = PythonEnvironment("python", "uv", uv_project=project)

@@ -48,7 +48,7 @@ def recorded(folder: Path, elements: Sequence[int] = (), **asked: Any) -> Run:
     return run_record(prepared, here, around, elements)
 
 
-def test_a_job_of_one_program_records_no_roles_and_no_sweep(tmp_path: Path) -> None:
+def test_a_job_of_one_program_records_no_roles(tmp_path: Path) -> None:
     made = recorded(tmp_path, walltime_s="2h")
     assert "roles" not in made.plan
     assert made.plan["sweep"] is None

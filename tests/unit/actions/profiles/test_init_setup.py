@@ -145,7 +145,7 @@ def test_choices_that_the_cluster_has_are_taken() -> None:
     check_choices(Choices(), found)
 
 
-def test_what_is_not_chosen_is_an_error_with_the_whole_command() -> None:
+def test_an_open_choice_is_an_error_with_the_command() -> None:
     options = (Option("lab", "--account lab"), Option("thesis", "--account thesis"))
     made = unmade([Choice("account", "account", "several", options, 1)])
     assert made.hint == "hpcrun init --account thesis"

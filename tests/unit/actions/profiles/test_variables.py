@@ -83,7 +83,7 @@ def test_an_impossible_value_of_an_option_is_refused(tmp_path: Path) -> None:
 BAD = "extends: a100\nenv: {NCCL_DEBUG: LOUD}\n"
 
 
-def test_an_impossible_value_of_a_profile_is_refused_at_its_line(tmp_path: Path) -> None:
+def test_an_impossible_value_is_refused_at_the_profiles_line(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match=rf"mine\.yaml:2.*: env\.{IMPOSSIBLE}"):
         check(tmp_path, BAD)
 
@@ -92,5 +92,5 @@ def test_an_option_overrides_an_impossible_value_of_a_profile(tmp_path: Path) ->
     check(tmp_path, BAD, env=["NCCL_DEBUG=INFO"])
 
 
-def test_a_job_without_the_variables_of_its_profile_is_not_refused(tmp_path: Path) -> None:
+def test_variables_that_a_job_does_not_get_are_not_checked(tmp_path: Path) -> None:
     check(tmp_path, BAD, of_profile=False)

@@ -95,7 +95,7 @@ def test_the_metrics_of_all_attempts_follow_one_another(tmp_path: Path) -> None:
         pytest.param({"loss": r"loss (\S+)", "rate": r"lr (\S+)"}, ("rate", "loss"), id="more"),
     ],
 )
-def test_a_log_adds_the_metrics_that_a_rank_did_not_record(
+def test_a_log_adds_metrics_that_were_not_recorded(
     patterns: dict[str, str] | None, names: tuple[str, ...], tmp_path: Path
 ) -> None:
     made = attempt(tmp_path)
@@ -144,13 +144,13 @@ def test_the_patterns_of_the_configuration_have_priority(tmp_path: Path) -> None
     assert remark is None
 
 
-def test_a_profile_that_is_named_by_its_path_is_read_on_request_only(tmp_path: Path) -> None:
+def test_a_profile_by_its_path_is_read_on_request(tmp_path: Path) -> None:
     profile = write(tmp_path / "mine.yaml", "metrics: {rate: 'lr=(.*)'}\n")
     found = metric_patterns(str(profile), [tmp_path], PATTERNS, reads_paths=False)
     assert found == (PATTERNS, None)
 
 
-def test_the_metrics_of_a_missing_profile_are_left_out_with_a_remark(tmp_path: Path) -> None:
+def test_the_metrics_of_a_missing_profile_are_a_remark(tmp_path: Path) -> None:
     patterns, remark = metric_patterns("none", [tmp_path], PATTERNS, reads_paths=False)
     assert patterns == PATTERNS
     assert remark is not None
