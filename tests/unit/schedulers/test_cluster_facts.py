@@ -4,6 +4,7 @@ they are valid.
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcrun.errors import SchedulerError
 from hpcrun.machine.process import Completed, SlurmSite
 from hpcrun.schedulers.cluster_facts import (
     Association,
@@ -21,7 +23,9 @@ from hpcrun.schedulers.cluster_facts import (
     NodeKind,
     Partition,
     QosLimits,
+    _groups,
     ask_facts,
+    check_answered,
     command_name,
     parse_assoc,
     parse_gres,
@@ -243,3 +247,45 @@ def test_a_damaged_file_is_asked_again(tmp_path: Path, subtests: pytest.Subtests
         with subtests.test(text=text):
             cache.path.write_text(text)
             assert cache.load(NOW) is None
+
+
+def test_a_group_without_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = os.getgid()
+    monkeypatch.setattr(os, "getgroups", lambda: [2**31 - 5, known])
+    assert _groups() == (grp.getgrgid(known).gr_name,)
+
+
+def nothing(**problems: str) -> ClusterFacts:
+    """The facts of a cluster that shows neither nodes nor partitions."""
+    return ClusterFacts(
+        user="me",
+        groups=(),
+        config={},
+        kinds=None,
+        partitions=[],
+        associations=None,
+        accounting=False,
+        problems=problems,
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        pytest.param(
+            nothing(sinfo="timed out"), "Slurm does not respond:\nsinfo: timed out", id="no answer"
+        ),
+        pytest.param(nothing(), "this cluster has no partitions", id="none"),
+    ],
+)
+def test_a_cluster_without_nodes_and_partitions_is_refused(
+    facts: ClusterFacts, message: str
+) -> None:
+    with pytest.raises(SchedulerError) as refused:
+        check_answered(facts, ", or --profile local")
+    assert refused.value.message == message
+    assert refused.value.hint == "run it on a machine where `sinfo` works, or --profile local"
+
+
+def test_a_cluster_of_hidden_nodes_has_answered() -> None:
+    check_answered(replace(nothing(), partitions=[Partition("gpu")]))
