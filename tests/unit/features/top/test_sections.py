@@ -11,7 +11,7 @@ import pytest
 
 from hpcrun.actions.runs.run_metrics import Metrics
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.features.top.ranks import RankRow, RankState
+from hpcrun.features.top.ranks import MOST_LINES, RankRow, RankState
 from hpcrun.features.top.run_page_text import (
     RankColumns,
     attempt_lines,
@@ -25,8 +25,13 @@ from hpcrun.features.top.run_page_text import (
 from hpcrun.features.top.sections import (
     SHARE_OF_TIME,
     AttemptsSection,
+    ExplainSection,
+    MetricsSection,
+    PlanSection,
     RanksSection,
     ScriptSection,
+    Section,
+    UseSection,
 )
 from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord
@@ -34,6 +39,7 @@ from hpcrun.runs.metric_files import MetricsRow
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.use_samples import GpuUse, NodeUse, UseSample
 from tests.unit.builders import run, write
+from tests.unit.explain.test_running import attempt, wrote
 from tests.unit.features.top.test_rows import item
 from tests.unit.features.top.test_run_page import _Desk
 
@@ -270,3 +276,49 @@ def test_a_section_is_read_again_when_due_or_its_run_changed_and_later_where_it_
     section.end(running, 100.0, 104.0, error="slow")
     due_s = 104.0 + SHARE_OF_TIME * 4.0
     assert [section.is_due(running, now_s) for now_s in (due_s - 0.1, due_s)] == [False, True]
+
+
+def test_ranks_are_read_again_at_once_only_for_more_last_lines(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    for rank in range(MOST_LINES + 1):
+        wrote(folder, rank, "a line\n", 60)
+    status = LastStatus("RUNNING", 1000.0)
+    running = _item(status, tmp_path, world_size=MOST_LINES + 1)
+    section = RanksSection(_Desk(running).reader)
+    section.end(running, 100.0, 100.0, section.read(running))
+    assert section.is_due(running, 100.0)
+    section.end(running, 100.0, 100.0, error="the file system does not respond")
+    assert not section.is_due(running, 100.0)
+    section.end(running, 100.0, 100.0, section.read(running))
+    assert not section.is_due(running, 100.0)
+
+
+@pytest.mark.parametrize(("ranks", "every_s"), [(32, 3.0), (33, 10.0)])
+def test_few_ranks_are_read_more_often(tmp_path: Path, ranks: int, every_s: float) -> None:
+    running = _item(LastStatus("RUNNING", 1000.0), tmp_path, world_size=ranks)
+    section = RanksSection(_Desk(running).reader)
+    section.end(running, 100.0, 100.0, section.read(running))
+    assert not section.is_due(running, 99.9 + every_s)
+    assert section.is_due(running, 100.0 + every_s)
+
+
+@pytest.mark.parametrize(
+    ("kind", "age_s", "is_due"),
+    [
+        (AttemptsSection, 9.9, False),
+        (AttemptsSection, 10.0, True),
+        (MetricsSection, 10.0, True),
+        (UseSection, 10.0, True),
+        (ExplainSection, 29.9, False),
+        (ExplainSection, 30.0, True),
+        (ScriptSection, 9999.0, False),
+        (PlanSection, 9999.0, False),
+    ],
+)
+def test_each_section_of_a_run_has_its_time_between_readings(
+    kind: type[Section], age_s: float, *, is_due: bool
+) -> None:
+    running = item("a")
+    section = kind(_Desk(running).reader)
+    section.end(running, 100.0, 100.0, data=())
+    assert section.is_due(running, 100.0 + age_s) == is_due
