@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.explain.ended import RUN_ON, Explanation
 from hpcrun.explain.running import Remark, explain_running, most_silent, read_running, shown_ranks
@@ -258,3 +260,44 @@ def test_ranks_that_have_compiled_can_be_stuck(tmp_path: Path) -> None:
     record = {"files": 212, "first": NOW_S - 900, "last": NOW_S - 600}
     write(folder.node_file("n0", "compiled"), json.dumps(record))
     assert "compile" not in explained(tmp_path).summary
+
+
+@pytest.mark.parametrize(("ago_s", "is_told"), [(4, False), (5, True)])
+def test_a_rank_that_completed_is_told_after_five_seconds(
+    tmp_path: Path, ago_s: float, *, is_told: bool
+) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "step 1\n", 2)
+    wrote(folder, 1, "step 1\n", 6)
+    failed(folder, 1, ago_s, status=0)
+    sentence = "rank 1 ended 5 s ago with exit status 0, while 1 other rank runs"
+    assert (sentence in explained(tmp_path).summary) == is_told
+
+
+@pytest.mark.parametrize(("beat_s", "is_late"), [(65, False), (66, True)])
+def test_a_heartbeat_is_late_a_minute_after_the_youngest(
+    tmp_path: Path, beat_s: float, *, is_late: bool
+) -> None:
+    folder = attempt(tmp_path)
+    node(folder, "n0", 0, 1, beat_s=5)
+    node(folder, "n1", 1, 1, beat_s=beat_s)
+    wrote(folder, 0, "step 1\n", 2)
+    wrote(folder, 1, "step 1\n", 2)
+    found = explained(tmp_path, plan={"requeue": {"times": 1}})
+    assert ("no heartbeat from n1" in found.summary) == is_late
+    heartbeat = next(each for each in found.evidence if each.who == "heartbeat")
+    assert heartbeat.lines[1] == f"nodes (2): 5 s to {beat_s} s ago"
+
+
+def test_eight_ranks_are_all_shown_and_of_nine_the_odd_ones() -> None:
+    silent: dict[int, float | None] = {rank: 100.0 - rank for rank in range(9)}
+    assert shown_ranks(silent) == [0, 1, 2, 3, 7, 8]
+    del silent[8]
+    assert shown_ranks(silent) == list(range(8))
+
+
+def test_the_last_line_of_a_rank_has_a_readable_length(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "x" * 130, 2)
+    ranks = next(each for each in explained(tmp_path).evidence if each.who == "ranks")
+    assert ranks.lines == (f"rank 0: 2 s ago: {'x' * 120}",)

@@ -204,3 +204,24 @@ def test_a_shortened_name_takes_the_room_that_is_left() -> None:
     widths = column_widths(arranged(rows, Arrangement()), 80)
     assert widths["name"] > 14
     assert widths["info"] == 30
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("age", ["b", "c", "a"]),
+        ("name", ["a", "b", "c"]),
+        ("state", ["c", "a", "b"]),
+        ("job", ["b", "c", "a"]),
+        ("elapsed", ["b", "a", "c"]),
+    ],
+)
+def test_rows_are_sorted_by_what_is_asked_for(sort: str, order: list[str]) -> None:
+    known = [
+        item("a", "FAILED", 9.0, elapsed_s=20),
+        item("c", "RUNNING", 10.0, elapsed_s=3),
+        item("b", "COMPLETED", 11.0, elapsed_s=100),
+    ]
+    rows = run_rows(known, {})
+    assert names(arranged(rows, Arrangement(sort=sort))) == order
+    assert names(arranged(rows, Arrangement(sort=sort, reverse=True))) == order[::-1]
