@@ -114,3 +114,16 @@ def test_code_is_the_same_only_where_all_of_it_is_known(
     failed = noted(store, 2, "--lr", "0.1", status=FAILED, code=after)
     [evidence] = since_good_run(failed, store)
     assert words in evidence.lines[0]
+
+
+def test_three_new_facts_are_told(store: RunStore) -> None:
+    noted(store, 1, "--lr", "0.1")
+    failed = noted(store, 2, "--lr", "0.2", "--c", "--d", status=FAILED)
+    [evidence] = since_good_run(failed, store)
+    assert evidence.lines[0].startswith("--lr 0.2 (was 0.1), --c, --d, since run 1")
+
+
+def test_a_long_value_is_cut(store: RunStore) -> None:
+    noted(store, 1, "--name", "a" * 60)
+    [evidence] = since_good_run(noted(store, 2, "--name", "b" * 61, status=FAILED), store)
+    assert evidence.lines[0].startswith(f"--name {'b' * 59}… (was {'a' * 60}), since")

@@ -168,3 +168,31 @@ def test_hpcrun_s_own_py_spy_is_not_one_of_the_current_folder(
         path.touch(0o755)
     assert stacks._own_py_spy({"PATH": ":.:bin:"}) == ""
     assert stacks._own_py_spy({"PATH": f":{tmp_path}/bin"}) == f"{tmp_path}/bin/py-spy"
+
+
+def test_the_stacks_of_the_first_six_groups_are_shown(tmp_path: Path) -> None:
+    attempt(tmp_path, started_s=NOW_S - 60)
+    ranks = [RankStack(rank, "n0", (Frame("/x/t.py", rank + 1, "load"),)) for rank in range(8)]
+    shown = asked(tmp_path, tuple(ranks), NOW_S - 60).evidence
+    assert sum("in load" in one.lines[0] for one in shown) == 6
+
+
+def test_five_frames_of_the_user_and_the_innermost_are_shown(tmp_path: Path) -> None:
+    attempt(tmp_path, started_s=NOW_S - 60)
+    of_user = [Frame("/x/t.py", number, "load") for number in range(1, 8)]
+    library = Frame("/v/site-packages/torch/nn.py", 9, "wait")
+    (stack, *_) = asked(tmp_path, (RankStack(0, "n0", (*of_user, library)),), NOW_S - 60).evidence
+    lines = [f"/x/t.py:{number} in load" for number in range(3, 8)]
+    assert stack.lines == (*lines, "nn.py:9 in wait")
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [("x" * 80, "x" * 80), ("x" * 81, "x" * 79 + "…")],
+    ids=["whole", "cut"],
+)
+def test_a_long_line_of_code_is_cut(tmp_path: Path, code: str, shown: str) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(f"    {code}\n")
+    ranks = [RankStack(0, "n0", (Frame(str(file), 1, "f"),))]
+    assert list(source_lines(ranks, time.time() + 60).values()) == [shown]

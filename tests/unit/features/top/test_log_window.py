@@ -195,3 +195,20 @@ def test_an_unfinished_line_waits_unless_it_is_long(tmp_path: Path, text: str, r
     window.begin = window.end = len(text)
     window.older()
     assert window.end == read
+
+
+@pytest.mark.parametrize(("up", "at"), [(False, (7000, 8000)), (True, (8007, 9007))])
+def test_a_search_moves_over_what_cannot_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: tuple[int, int], *, up: bool
+) -> None:
+    monkeypatch.setattr(log_window, "SKIMMED", 1000)
+    monkeypatch.setattr(log_window, "BLOCK", 500)
+    hay = "hay\n" * 2000
+    window = LogWindow(_log(tmp_path / "a.out", f"{hay}needle\n{hay}"))
+    if up:
+        window.to_end()
+    else:
+        window.to_start()
+    window.skim(compile_pattern("needle"), up=up, is_stopped=iter([False] * 20 + [True]).__next__)
+    place = window.begin if up else window.end
+    assert at[0] <= place <= at[1]
