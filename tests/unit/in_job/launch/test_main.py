@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +75,24 @@ def test_a_check_that_cannot_start_is_said(attempt: Attempt) -> None:
     done = attempt.launch("check", "--", "no-such-program")
     assert done.returncode == 127
     assert done.stderr == "hpcrun: cannot start no-such-program: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("part", "copy", "is_compiled"),
+    [
+        pytest.param("job", "programs/launch", True, id="job"),
+        pytest.param("pack", "programs/launch", True, id="pack"),
+        pytest.param("rank", "programs/launch", False, id="of many"),
+        pytest.param("job", "elsewhere/launch", False, id="of a person"),
+    ],
+)
+def test_one_process_compiles_for_all_ranks_of_a_version(
+    attempt: Attempt, part: str, copy: str, is_compiled: bool
+) -> None:
+    folder = attempt.run / copy
+    folder.mkdir(parents=True)
+    shutil.copy(Path(LAUNCH[-1], "__main__.py"), folder)
+    (folder / "processes.py").write_text("raise SystemExit(3)")
+    program = [*LAUNCH[:-1], str(folder / "__main__.py"), part]
+    assert subprocess.run(program, env=attempt.env).returncode == 3
+    assert (folder / "__pycache__").exists() == is_compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -373,3 +374,18 @@ def test_a_folder_is_young_for_a_minute(place: Path, age_s: float, young: bool) 
     folder = left_by(place, "x", age_s)
     assert node_folder.is_young(str(folder)) == young
     assert not node_folder.is_young(str(place / "missing"))
+
+
+def test_a_folder_without_locks_is_used_and_stays(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    folder = enter(NAME)
+    assert folder.leads()
+    folder.claim("stop-terminated")
+    assert folder.is_stopping()
+    folder.leave()
+    assert (place / NAME).exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +105,115 @@ def test_the_node_tells_why_a_program_was_ended(
         folder.claim(name)
     assert wrapper(folder=folder)._signalled_by_node() == signalled
     folder.leave(*files)
+
+
+def started() -> subprocess.Popen[bytes]:
+    """Start a program in a group of its own."""
+    return subprocess.Popen(["sleep", "60"], start_new_session=True)
+
+
+def first_signal(program: subprocess.Popen[bytes]) -> int:
+    """Return the signal that a program has got; SIGINT if it has none yet."""
+    program.send_signal(signal.SIGINT)  # the first of two signals ends a program
+    return -program.wait()
+
+
+def canary(*, hears: bool = False, is_orphan: bool = False) -> SimpleNamespace:
+    """Return the process that knows what to do if the wrapper is killed."""
+    return SimpleNamespace(heard=lambda _: hears, is_orphan=lambda: is_orphan, renew=lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("files", "hears", "got", "is_noted"),
+    [
+        pytest.param([], False, signal.SIGINT, False, id="runs on"),
+        pytest.param(["stop-time_limit"], False, signal.SIGINT, False, id="another stop"),
+        pytest.param(["stop-terminated"], False, signal.SIGTERM, True, id="terminated"),
+        pytest.param(["stop-terminated"], True, signal.SIGINT, False, id="by the canary"),
+        pytest.param(["stop-terminated", "ended-3"], False, signal.SIGINT, True, id="by the node"),
+        pytest.param(["stop-terminated", "ended-2"], False, signal.SIGTERM, True, id="another"),
+    ],
+)
+def test_a_program_gets_one_sigterm_that_came_before_it(
+    attempt: Attempt, files: list[str], hears: bool, got: int, is_noted: bool
+) -> None:
+    folder: NodeFolder = node_folder.make()
+    for name in files:
+        folder.claim(name)
+    program = started()
+    wrapper(folder=folder, pid=program.pid, canary=canary(hears=hears))._catch_up()
+    assert first_signal(program) == got
+    assert folder.has("heard-3") == is_noted
+    folder.leave(*files)
+
+
+@pytest.mark.parametrize(
+    ("is_orphan", "insist_s", "got", "signalled"),
+    [
+        pytest.param(False, 100, signal.SIGINT, "", id="runs on"),
+        pytest.param(False, -1, signal.SIGKILL, "", id="did not end in time"),
+        pytest.param(True, 100, signal.SIGKILL, "cleared", id="launcher killed"),
+    ],
+)
+def test_a_program_is_killed_after_its_time_or_its_launcher(
+    attempt: Attempt,
+    monkeypatch: pytest.MonkeyPatch,
+    is_orphan: bool,
+    insist_s: float,
+    got: int,
+    signalled: str,
+) -> None:
+    monkeypatch.setenv("HPCRUN_ROLE", "a")
+    program = started()
+    rank = wrapper(pid=program.pid, canary=canary(is_orphan=is_orphan), signalled="", writer=0)
+    rank._is_task = False
+    rank._insist_at = time.monotonic() + insist_s
+    rank._tick()
+    rank._tick()
+    assert first_signal(program) == got
+    assert rank._signalled == signalled
+    # it is told once
+    assert attempt.text("rank-3.err").count("the launcher of this rank on n1") == is_orphan
+
+
+@pytest.mark.parametrize(
+    ("number", "hears", "got", "signalled"),
+    [
+        (signal.SIGTERM, False, signal.SIGTERM, "TERM"),
+        (signal.SIGTERM, True, signal.SIGINT, "TERM"),
+        (signal.SIGUSR1, False, signal.SIGUSR1, ""),
+    ],
+)
+def test_a_signal_reaches_a_program_by_one_way(
+    attempt: Attempt, number: int, hears: bool, got: int, signalled: str
+) -> None:
+    program = started()
+    folder: NodeFolder = node_folder.make()
+    rank = wrapper(pid=program.pid, canary=canary(hears=hears), signalled="", folder=folder)
+    rank._is_task = False
+    rank._contained = False
+    rank._on_signal(heard_from(1, number))
+    assert first_signal(program) == got
+    assert rank._signalled == signalled
+    folder.leave()
+
+
+@pytest.mark.parametrize("before", ["", "TERM"])
+def test_a_program_has_its_time_from_the_first_signal_of_its_launcher(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    program = started()
+    rank = wrapper(pid=program.pid, signalled=before, contained=False, is_task=False)
+    rank._insist_at = float("inf")
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    rank._on_signal(heard_from(os.getppid()))
+    assert first_signal(program) == signal.SIGTERM
+    assert rank._signalled == (before or "cleared")
+    first_s = rank._insist_at
+    assert 100 < first_s < 200
+    monkeypatch.setattr(time, "monotonic", lambda: 101.0)
+    rank._on_signal(heard_from(os.getppid()))
+    assert rank._insist_at == first_s
 
 
 # --- who listens where a rank's clients connect --------------------------------------------------

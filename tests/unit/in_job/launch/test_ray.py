@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -209,3 +212,97 @@ def test_the_route_to_another_node_shows_the_address(
     monkeypatch.setenv("HPCRUN_HOST_SUFFIX", ".9")
     (attempt.folder / "hosts").write_text("n1\n127.0.0\n")
     assert ray._address() == "127.0.0.1"
+
+
+# --- the wrapper, with small programs in place of Ray and of the program -------------------------
+
+
+def start(*words: str) -> subprocess.Popen[bytes]:
+    """Start a program in a group of its own; if it is "true", wait until it has ended."""
+    process = subprocess.Popen(words, start_new_session=True)
+    if words == ("true",):
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    return process
+
+
+@pytest.mark.parametrize(
+    ("ray_words", "signalled", "end", "log"),
+    [
+        pytest.param(("sleep", "60"), "", signal.SIGTERM, "", id="Ray runs"),
+        pytest.param(("true",), "TERM", signal.SIGTERM, "", id="Ray ended with the job"),
+        pytest.param(
+            ("true",), "", signal.SIGKILL, "hpcrun: Ray has ended on n1\n", id="Ray ended alone"
+        ),
+    ],
+)
+def test_a_program_that_loses_ray_is_killed_once(
+    attempt: Attempt,
+    monkeypatch: pytest.MonkeyPatch,
+    ray_words: tuple[str, ...],
+    signalled: str,
+    end: int,
+    log: str,
+) -> None:
+    monkeypatch.setenv("HPCRUN_ROLE", "a")
+    program = start("sleep", "60")
+    beside = start(*ray_words)
+    node = ray.RayRank.__new__(ray.RayRank)
+    node._rank = 3
+    node._pid = program.pid
+    node._ray = beside.pid
+    node._ray_log = str(attempt.folder / "none")
+    node._has_lost_ray = False
+    node._signalled = signalled
+    node._canary = SimpleNamespace(is_orphan=lambda: False, renew=lambda: None)  # type: ignore[assignment]
+    node._insist_at = float("inf")
+    node._writer = 0
+    node._is_task = False
+    node._tick()
+    node._tick()
+    program.terminate()  # the first of two signals ends it
+    beside.kill()
+    beside.wait()
+    assert program.wait() == -end
+    assert attempt.text("rank-3.err") == log
+
+
+@pytest.mark.parametrize(
+    ("head", "signalled", "text", "end"),
+    [
+        pytest.param("n1", "", "trap 'exit 5' TERM; echo; sleep 60 & wait", 5, id="has time"),
+        pytest.param("n1", "TERM", "trap '' TERM; echo; exec sleep 60", -9, id="job ends"),
+        pytest.param("n0", "", "trap '' TERM; echo; exec sleep 60", -9, id="no head"),
+    ],
+)
+def test_ray_of_the_head_has_time_to_end_its_actors(
+    attempt: Attempt,
+    monkeypatch: pytest.MonkeyPatch,
+    head: str,
+    signalled: str,
+    text: str,
+    end: int,
+) -> None:
+    monkeypatch.setenv("HPCRUN_HEAD", head)
+    monkeypatch.setattr(ray, "STOP_S", 20.0)
+    beside = subprocess.Popen(["sh", "-c", text], stdout=subprocess.PIPE, start_new_session=True)
+    assert beside.stdout
+    beside.stdout.readline()
+    node = ray.RayRank.__new__(ray.RayRank)
+    node._ray = beside.pid
+    node._signalled = signalled
+    monkeypatch.setattr(node, "_clear", lambda: os.killpg(beside.pid, signal.SIGKILL))
+    node._end_ray()
+    beside.stdout.close()
+    assert beside.wait(5) == end
+
+
+@pytest.mark.parametrize(("has_lost_ray", "status"), [(False, 0), (True, 1)])
+def test_a_rank_that_lost_ray_has_failed(attempt: Attempt, has_lost_ray: bool, status: int) -> None:
+    node = ray.RayRank.__new__(ray.RayRank)
+    node._rank = 3
+    node._pid = 9
+    node._signalled = ""
+    node._links = None
+    node._has_lost_ray = has_lost_ray
+    node._write_exit(0, heard=False)
+    assert attempt.record("rank-3.exit")["status"] == status

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
+from hpcrun.in_job.launch import node_folder
+from hpcrun.in_job.launch.start_ranks import Node
 from tests.harness import wait_for
 from tests.unit.in_job.attempts import LAUNCH, Attempt
 
@@ -110,6 +113,37 @@ def test_a_node_whose_process_is_killed_ends_its_command(attempt: Attempt, tmp_p
     assert attempt.record("node-n1.exit")["status"] == 137
     pid = int((tmp_path / "pid").read_text())
     wait_for(lambda: not is_running(pid), 20, "the end of the command")
+
+
+@pytest.mark.parametrize(
+    ("rank_ends_s", "waited_s"),
+    [
+        pytest.param(0.0, 0.0, id="no rank"),
+        pytest.param(1.0, 1.0, id="a rank that records its end"),
+        pytest.param(60.0, 3.0, id="a rank that hangs"),
+    ],
+)
+def test_a_node_waits_three_seconds_for_its_last_rank(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, rank_ends_s: float, waited_s: float
+) -> None:
+    ended = Node.__new__(Node)
+    ended._folder = node_folder.make()
+    ended._tree = "none"
+    ended._compiled = None
+    if rank_ends_s:
+        ended._folder.claim("rank-3.17")
+    now_s = [100.0]
+
+    def sleep(seconds: float) -> None:
+        now_s[0] += seconds
+        if now_s[0] >= 100.0 + rank_ends_s:
+            Path(ended._folder.path, "rank-3.17").unlink(missing_ok=True)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    ended._leave(0)
+    assert now_s[0] == pytest.approx(100.0 + waited_s, abs=0.1)
+    assert not Path(ended._folder.path).exists()
 
 
 # --- signals -------------------------------------------------------------------------------------
