@@ -13,6 +13,7 @@ import pytest
 
 from hpcrun.in_job.preflight import node
 from hpcrun.in_job.preflight.node import Door, LocalNode, NodeReport, free_port
+from tests.harness import wait_for
 
 # --- its machine ---------------------------------------------------------------------------------
 
@@ -229,17 +230,23 @@ def test_the_report_of_a_node_has_its_checks_and_ranks(
     assert (tmp_path / "preflight/local-0-rank-1.err").exists()
 
 
-@pytest.mark.parametrize(("gpus", "ranks"), [(4, 2), (0, 4)])
+@pytest.mark.parametrize(
+    ("gpus", "has_driver", "ranks"),
+    [(3, False, 2), (3, True, 3), (0, False, 3)],
+    ids=["configured", "real", "none"],
+)
 def test_gpus_that_exist_in_the_configuration_alone_get_few_ranks(
     tmp_path: Path,
     check: Callable[..., dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
     gpus: int,
+    has_driver: bool,
     ranks: int,
 ) -> None:
+    monkeypatch.setattr(node, "has_driver", lambda: has_driver)
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "hosts").write_text("local-0\n")
-    report = check(0, 4, gpus)
+    report = check(0, 3, gpus)
     assert len(report["ranks"]) == ranks
     assert ("errors" in report) == (gpus > 0)
 
@@ -269,6 +276,16 @@ def test_a_rank_that_fails_early_is_reported_with_its_status(
     assert report["late"] is True
     (rank,) = report["ranks"]
     assert (rank["doing"], rank["status"]) == ("gemm", 3)
+
+
+def test_no_process_of_a_rank_outlives_the_checks(
+    tmp_path: Path, check: Callable[..., dict[str, Any]]
+) -> None:
+    (tmp_path / "hosts").write_text("local-0\n")
+    text = "import subprocess; say(child=subprocess.Popen(['sleep', '60']).pid)"
+    (rank,) = check(0, 1, 0, text)["ranks"]
+    child = Path(f"/proc/{rank['child']}/exe")
+    wait_for(lambda: not child.exists(), 5, "the end of what a rank has started")
 
 
 def test_a_port_that_another_program_has_is_reported(

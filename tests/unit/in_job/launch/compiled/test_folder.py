@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,6 +89,21 @@ def test_compiled_files_need_a_disk_of_the_node(
     assert folder.problem_of(str(tmp_path)).endswith("which has no sticky bit")
     monkeypatch.setattr(node_folder, "is_shared", lambda _: True)
     assert folder.problem_of(str(tmp_path)) == f"{tmp_path} is not on the node's own disk"
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        pytest.param(os.ST_NOSUID | os.ST_RELATIME, "", id="of programs"),
+        pytest.param(os.ST_NOSUID | os.ST_NOEXEC, "programs cannot be loaded from", id="of data"),
+    ],
+)
+def test_compiled_files_need_a_disk_from_which_programs_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int, problem: str
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flags))
+    assert folder.problem_of(str(tmp_path)) == (f"{problem} {tmp_path}" if problem else "")
 
 
 @pytest.mark.parametrize(
