@@ -1,11 +1,13 @@
-"""What the job keeps of a launch that it does not run: nothing, so that a reader gets its end."""
+"""What a job keeps of a launch that it refuses, and what the end of its script means."""
 
 from __future__ import annotations
 
 import json
 import os
 import select
+import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -109,3 +111,115 @@ def test_two_descriptors_of_one_file_are_the_same(tmp_path: Path) -> None:
         assert not _same_file(one.fileno(), other.fileno())
         closed = 1 << 20
         assert not _same_file(one.fileno(), closed)
+
+
+# --- the end of the script -----------------------------------------------------------------------
+
+
+SIGNALLED = {"signal": "TERM", "reason": "preemption"}
+OWN = "s.sh ended with status 3 after its launch"
+
+
+@pytest.mark.parametrize(
+    ("record", "is_ended", "statuses", "status", "recorded"),
+    [
+        pytest.param({}, False, (0, 0, 0), 0, {}, id="well"),
+        pytest.param({}, False, (7, 7, 7), 7, {}, id="status of the launch"),
+        pytest.param(
+            {"reason": "time_limit"},
+            False,
+            (143, 143, 124),
+            143,
+            {"reason": "time_limit", "status": 143},
+            id="status of the launch, not of the attempt",
+        ),
+        pytest.param({}, False, (0, None, 5), 5, {}, id="no launch"),
+        pytest.param({}, False, (3, 0, 0), 3, {"status": 3, "message": OWN}, id="own failure"),
+        pytest.param(SIGNALLED, True, (3, 143, 143), 3, {}, id="ended with its job"),
+        pytest.param(
+            SIGNALLED,
+            False,
+            (3, 143, 143),
+            3,
+            {"signal": "", "reason": "", "status": 3, "message": OWN},
+            id="not ended with its job",
+        ),
+        pytest.param(SIGNALLED, False, (143, 143, 143), 143, {}, id="signal of the launch"),
+    ],
+)
+def test_a_script_is_the_reason_unless_its_launch_is(
+    step: ScriptStep,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record: dict[str, Any],
+    is_ended: bool,
+    statuses: tuple[int, int | None, int],
+    status: int,
+    recorded: dict[str, Any],
+) -> None:
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
+    of_script, of_launch, of_attempt = statuses
+    step._name = "s.sh"
+    step._ends = is_ended
+    step._status = of_script
+    step._was_launched = of_launch is not None
+    step._launch_status = of_launch or 0
+    assert step._record_end(dict(record), of_attempt) == status
+    found = json.loads((tmp_path / "exit").read_text()) if recorded else {}
+    found.pop("ended", None)
+    assert found == recorded
+    assert (tmp_path / "exit").exists() == bool(recorded)
+
+
+@pytest.mark.parametrize(
+    ("errors", "place"),
+    [
+        pytest.param("1 2 false\n3 12 python t.py", ": line 12: python t.py", id="last"),
+        pytest.param('3 12 "$HPCRUN_LAUNCH" :: t.py', ": line 12: t.py", id="launch"),
+        pytest.param("4 12 python t.py", "", id="handled"),
+        pytest.param("3 x python t.py", "", id="no line"),
+        pytest.param("", "", id="unknown"),
+    ],
+)
+def test_the_line_of_a_script_that_failed_is_named(
+    step: ScriptStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: str, place: str
+) -> None:
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
+    (tmp_path / "script-errors").write_text(errors)
+    step._name = "s.sh"
+    step._status = 3
+    assert step._how() == f"s.sh ended with status 3{place}"
+
+
+# --- signals of the launch -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("by_srun", "sent_to_all", "got"),
+    [
+        pytest.param(False, set(), signal.SIGTERM, id="to the launch alone"),
+        pytest.param(False, {signal.SIGTERM}, signal.SIGINT, id="to all processes"),
+        pytest.param(True, {signal.SIGTERM}, signal.SIGTERM, id="to all, and srun did not get it"),
+    ],
+)
+def test_a_signal_of_the_launch_is_passed_on_once(
+    step: ScriptStep, by_srun: bool, sent_to_all: set[int], got: int
+) -> None:
+    program = subprocess.Popen(["sleep", "60"])
+    step._children = [program.pid]
+    step.by_srun = by_srun
+    step._sent_to_all = sent_to_all
+    launch, step._asker = socket.socketpair()
+    step._asker.setblocking(False)
+    assert not step._was_left()
+    launch.send(bytes([signal.SIGTERM]))
+    assert not step._was_left()
+    launch.close()
+    assert step._was_left()
+    step._asker.close()
+    program.send_signal(signal.SIGINT)  # the first of two signals ends it
+    assert program.wait() == -got
+
+
+def test_a_step_without_a_launch_is_not_left(step: ScriptStep) -> None:
+    assert not step._was_left()
