@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,10 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from hpcrun.in_job.launch import rendezvous, start_roles
+from hpcrun.in_job.launch import node_folder, rendezvous, start_roles
 from hpcrun.in_job.launch.start_roles import RoleBlock, RoleNode, why_not_ready
 from tests.unit.in_job.attempts import Attempt
 
@@ -284,3 +286,88 @@ def test_a_role_is_as_the_script_describes_it() -> None:
     assert (block.after, block.gpus, block.by_torchrun) == (["a", "b"], "0:1:4", True)
     assert block.env == {"A": "b=c"}
     assert (SERVER.after, SERVER.ready, SERVER.by_torchrun) == ([], "", False)
+
+
+# --- its end -------------------------------------------------------------------------------------
+
+
+def ending(attempt: Attempt, on_exit: str) -> RoleNode:
+    """Return the process of a server, whose program has ended, beside a trainer that decides."""
+    place = "--task 0 --tasks 1 --first-rank 0 --ranks 1 --launcher once --on-exit"
+    (attempt.folder / "roles").mkdir()
+    node = RoleNode.__new__(RoleNode)
+    node._role = RoleBlock(["server", *place.split(), on_exit, "--", "x"])
+    node._roles = [node._role, TRAINER]
+    node._shared = str(attempt.folder / "roles")
+    node._failure = ""
+    node._is_decided = False
+    node._is_signalled = False
+    node._canary = SimpleNamespace(is_orphan=lambda: False)  # type: ignore[assignment]
+    return node
+
+
+@pytest.mark.parametrize(
+    ("on_exit", "status", "done_s", "expected", "problem"),
+    [
+        pytest.param("fail", 0, 4.0, 0, "", id="shut down by its client"),
+        pytest.param("fail", 0, 6.0, 1, "ended with status 0, before trainer", id="too early"),
+        pytest.param("fail", 3, 0.0, 0, "", id="failed behind its client"),
+        pytest.param("fail", 3, 4.0, 3, "ended with status 3, before trainer", id="failed"),
+        pytest.param("ignore", 3, 9.0, 0, "", id="ignored"),
+    ],
+)
+def test_a_server_may_end_five_seconds_before_its_client(
+    attempt: Attempt,
+    monkeypatch: pytest.MonkeyPatch,
+    on_exit: str,
+    status: int,
+    done_s: float,
+    expected: int,
+    problem: str,
+) -> None:
+    node = ending(attempt, on_exit)
+    now_s = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now_s[0] += seconds
+        if now_s[0] >= done_s:
+            (attempt.folder / "roles/trainer.done-0").touch()
+
+    sleep(0.0)
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    assert node._meaning(status) == expected
+    assert node._failure == (f"role server on n1 {problem}" if problem else "")
+
+
+def test_a_role_that_fails_while_the_job_is_stopped_says_nothing(attempt: Attempt) -> None:
+    node = ending(attempt, "fail")
+    (attempt.folder / "stop/terminated").touch()
+    assert node._meaning(3) == 3
+    assert node._failure == ""
+
+
+@pytest.mark.parametrize(
+    ("has_got_sigterm", "later_s", "got"),
+    [
+        pytest.param(False, 0, signal.SIGTERM, id="first"),
+        pytest.param(True, 24, signal.SIGINT, id="it may still save"),
+        pytest.param(True, 26, signal.SIGKILL, id="out of time"),
+    ],
+)
+def test_a_program_that_is_not_needed_has_25_seconds_to_end(
+    attempt: Attempt, has_got_sigterm: bool, later_s: float, got: int
+) -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as program:
+        node = ending(attempt, "fail")
+        node._folder = node_folder.make()
+        node._folder.claim(f"rank-0.{program.pid}")
+        node._folder.claim("rank-1.1")  # of another role
+        node._kill_at = float("inf")
+        node._terminated = {program.pid} if has_got_sigterm else set()
+        node._terminate(100.0)
+        node._terminate(100.0 + later_s)
+        program.send_signal(signal.SIGINT)  # the first of two signals ends it
+    assert program.returncode == -got
+    assert node._folder.has("cleared") == (not has_got_sigterm)
+    assert node._terminated == {program.pid}
