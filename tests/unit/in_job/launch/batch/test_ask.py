@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -104,6 +105,26 @@ def test_only_a_stream_that_goes_elsewhere_is_copied(
     job.tell(f"copy {copied}\nattempt {tmp_path}\n")
     job.step.copy()
     assert tuple(capfd.readouterr()) == shown
+
+
+def test_a_stream_without_a_reader_is_copied_no_more(
+    job: Job, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rank-0.out").write_text("out\n")
+    (tmp_path / "rank-0.err").write_text("err\n")
+    job.tell(f"copy 1 2\nattempt {tmp_path}\n")
+    read, write = os.pipe()
+    os.close(read)
+    stdout = os.dup(1)
+    os.dup2(write, 1)
+    try:
+        job.step.copy()
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
+        os.close(write)
+    job.step.copy()
+    assert tuple(capfd.readouterr()) == ("", "err\n")
 
 
 def test_the_rest_of_an_attempt_is_copied_before_the_next(

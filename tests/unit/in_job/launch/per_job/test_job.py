@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,14 +15,24 @@ import pytest
 from hpcrun.in_job.launch import slurm_requests
 from hpcrun.in_job.launch.job_step import JobStep
 from hpcrun.in_job.launch.per_job import job
+from hpcrun.in_job.launch.per_job.dead_nodes import Heartbeats
 from hpcrun.in_job.launch.per_job.idle_watch import IdleWatch
 from hpcrun.in_job.launch.slurm_requests import JobSays
 
 RESTARTS = ("--grace", "60", "--restarts", "2", "--retry-on-failure")
 
 
+def fails(step: JobStep, *_: object) -> int:
+    """Fail at once."""
+    return 1
+
+
 def end_of_job(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], answer: JobSays
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    answer: JobSays,
+    run: Callable[..., int] = fails,
 ) -> dict[str, Any]:
     """The record of a job on two nodes whose step fails, while Slurm gives this answer."""
     attempt = folder / "run/elements/0/attempts/0"
@@ -40,7 +51,7 @@ def end_of_job(
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(slurm_requests, "job", lambda: answer)
     monkeypatch.setattr(slurm_requests, "nodes_dead", lambda nodes: dict.fromkeys(nodes, False))
-    monkeypatch.setattr(JobStep, "run", lambda *_: 1)
+    monkeypatch.setattr(JobStep, "run", run)
     with patch.dict(os.environ, env):
         assert job.main([*options, "--", "srun", "program"]) == 1
     return dict(json.loads((attempt / "exit").read_text()))
@@ -95,3 +106,29 @@ def test_while_a_script_continues_behind_its_launch_idle_gpus_do_not_end_the_job
     options = ("--grace", "60", "--cancel-idle", "600")
     record = end_of_job(tmp_path, monkeypatch, options, JobSays("RUNNING"))
     assert record["reason"] == "failure"
+
+
+@pytest.mark.parametrize(
+    ("options", "watched"),
+    [
+        pytest.param((), [], id="it could not continue"),
+        pytest.param(RESTARTS, ["n1", "n2"], id="restarts"),
+        pytest.param(("--grace", "60", "--requeue", "1"), ["n1", "n2"], id="requeues"),
+    ],
+)
+def test_dead_nodes_are_looked_for_if_the_job_can_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], watched: list[str]
+) -> None:
+    found: list[list[str]] = []
+
+    def check(heartbeats: Heartbeats) -> list[str]:
+        found.append(heartbeats._nodes)
+        return []
+
+    def run(step: JobStep, *_: object) -> int:
+        step._tick()
+        return 1
+
+    monkeypatch.setattr(Heartbeats, "check", check)
+    end_of_job(tmp_path, monkeypatch, options, JobSays("COMPLETING"), run)
+    assert found == [watched]
