@@ -107,6 +107,15 @@ def test_the_network_without_lo_and_with_rdma(tmp_path: Path) -> None:
     assert Traffic(str(tmp_path / "none"), str(tmp_path / "none")).read() == (0, None)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["eth0: 1 2 3", "eth0: 1 2 3 4 5 6 7 8", "eth0: 1 2 3 4 5 6 7 8 x", "eth0: x 2 3 4 5 6 7 8 9"],
+)
+def test_an_interface_without_its_counters_is_left_out(tmp_path: Path, line: str) -> None:
+    write(tmp_path / "proc/self/net/dev", f"{line}\neth1: 1 2 3 4 5 6 7 8 9\n")
+    assert Traffic(str(tmp_path / "proc"), str(tmp_path / "sys")).read() == (10, None)
+
+
 def test_what_is_allocated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     none = Cgroup("", str(tmp_path))
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "6")

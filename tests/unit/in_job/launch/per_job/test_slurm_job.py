@@ -245,3 +245,28 @@ def test_the_same_exception_twice_is_not_retried(allocation: Allocation) -> None
 def test_a_failure_is_not_retried_unless_asked(allocation: Allocation) -> None:
     assert allocation.run("--grace 60 --requeue 1 --restarts 1", fails("n1")) == 3
     assert (allocation.end()["how"], allocation.end()["reason"]) == ("", "failure")
+
+
+@pytest.mark.parametrize(
+    ("step", "status", "is_end"),
+    [pytest.param(completes, 0, False, id="well"), pytest.param(fails("n1"), 3, True, id="failed")],
+)
+def test_a_link_of_a_chain_that_completes_does_not_end_it(
+    allocation: Allocation,
+    monkeypatch: pytest.MonkeyPatch,
+    step: Callable[[Path, list[str]], int],
+    status: int,
+    is_end: bool,
+) -> None:
+    monkeypatch.setattr(slurm_requests, "cancel_pending", lambda _: "")
+    (allocation.attempts.parent / "checkpoints").mkdir(exist_ok=True)
+    chain = allocation.attempts.parent / "chain"
+    chain.mkdir()
+    for number, job_id in ((2, "7"), (3, "8")):
+        (chain / f"link-{number}").write_text(json.dumps({"job_id": job_id, "links": 3}))
+    # the link before
+    (chain / "progress").write_text('{"number": 1, "status": 3, "at_once": true}')
+    (allocation.attempts / "0/start").write_text(json.dumps({"started": time.time()}))
+    assert allocation.run("--grace 60", step) == status
+    assert (chain / "stopped").exists() == is_end
+    assert ("as link 1 did" in allocation.end()["message"]) == is_end
