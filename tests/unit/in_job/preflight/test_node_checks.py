@@ -265,7 +265,7 @@ def test_nodes_that_reach_each_other_let_their_ranks_do_so(
     address, _, port = orders[0]["store"].rpartition(":")
     assert address == "127.0.0.1"
     assert (int(port) == other.store) == (rank == 1)
-    assert 10 < orders[0]["wait_s"] <= 23
+    assert 10 < orders[0]["wait_s"] <= 22  # of 24, in whole seconds before the end
 
 
 def test_a_rank_that_fails_early_is_reported_with_its_status(

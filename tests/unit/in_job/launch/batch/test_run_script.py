@@ -221,5 +221,13 @@ def test_a_signal_of_the_launch_is_passed_on_once(
     assert program.wait() == -got
 
 
+def test_a_launch_that_is_killed_before_it_reads_has_left(step: ScriptStep) -> None:
+    launch, step._asker = socket.socketpair()
+    step._asker.send(b"status 0\n")
+    launch.close()
+    assert step._was_left()
+    step._asker.close()
+
+
 def test_a_step_without_a_launch_is_not_left(step: ScriptStep) -> None:
     assert not step._was_left()
