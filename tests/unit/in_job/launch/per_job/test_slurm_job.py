@@ -225,6 +225,23 @@ def test_data_that_cannot_be_copied_end_the_job(
     assert allocation.end()["message"] == "copying the data ended with status 9"
 
 
+@pytest.mark.parametrize(
+    ("options", "is_recorded"),
+    [
+        pytest.param("--warm p", True, id="compiled files"),
+        pytest.param("", False, id="none"),
+        pytest.param("--warm p --stage data/x", False, id="data that cannot be copied"),
+    ],
+)
+def test_the_start_with_compiled_files_is_recorded(
+    allocation: Allocation, monkeypatch: pytest.MonkeyPatch, options: str, is_recorded: bool
+) -> None:
+    monkeypatch.setattr(JobStep, "run_other", lambda *_: 9)
+    monkeypatch.setenv("HPCRUN_STAGE", "/no-such-folder")
+    allocation.run(f"--grace 60 {options}", completes)
+    assert (allocation.attempts / "0/warm").exists() == is_recorded
+
+
 def raises(attempt: Path, hosts: list[str]) -> int:
     """Let the rank of n1 end with an exception, soon after its start."""
     (attempt / "start").write_text(json.dumps({"started": time.time()}))
