@@ -123,8 +123,10 @@ def test_a_stream_without_a_reader_is_copied_no_more(
         os.dup2(stdout, 1)
         os.close(stdout)
         os.close(write)
+    (tmp_path / "rank-0.out").write_text("out\nlater\n")
+    (tmp_path / "rank-0.err").write_text("err\nlater\n")
     job.step.copy()
-    assert tuple(capfd.readouterr()) == ("", "err\n")
+    assert tuple(capfd.readouterr()) == ("", "err\nlater\n")
 
 
 def test_the_rest_of_an_attempt_is_copied_before_the_next(

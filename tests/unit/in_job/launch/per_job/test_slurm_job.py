@@ -286,4 +286,6 @@ def test_a_link_of_a_chain_that_completes_does_not_end_it(
     (allocation.attempts / "0/start").write_text(json.dumps({"started": time.time()}))
     assert allocation.run("--grace 60", step) == status
     assert (chain / "stopped").exists() == is_end
+    # the link after it is compared with the last one that failed
+    assert json.loads((chain / "progress").read_text())["number"] == (2 if is_end else 1)
     assert ("as link 1 did" in allocation.end()["message"]) == is_end
