@@ -82,6 +82,28 @@ def test_the_editor_begins_with_the_command_and_what_it_does(tmp_path: Path) -> 
     assert "--gpus 2" in seen
 
 
+STAY = "The parameters of its 2 elements stay as they are."
+
+
+@pytest.mark.parametrize(
+    ("rows", "stay"),
+    [
+        pytest.param([{"lr": "1"}, {"lr": "2"}], False, id="an option says them"),
+        pytest.param([{"lr": "1", "wd": "2"}, {"lr": "2", "wd": "1"}], True, id="a file says them"),
+    ],
+)
+def test_parameters_that_no_option_can_say_stay(
+    tmp_path: Path, rows: list[dict[str, str]], stay: bool
+) -> None:
+    copy = f'cp "$1" {tmp_path}/seen; sed -i "s/--gpus 2/--gpus 4/" "$1"'
+    sweep = tuple(tuple(row.items()) for row in rows)
+    prepared = edited(tmp_path, copy, sweep=sweep)
+    assert prepared.request.sweep == sweep
+    seen = (tmp_path / "seen").read_text()
+    assert (STAY in seen) == stay
+    assert ("--sweep lr=1,2" in seen) != stay
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -181,6 +181,13 @@ def test_the_first_line_is_the_answer(subtests: pytest.Subtests) -> None:
             assert report_text(report(*points))[0] == answer
 
 
+def test_two_neighbours_with_one_verdict_are_one_line() -> None:
+    speedups = {1: 1, 2: 1.95, 4: 3.8}
+    points = [Point(gpus, speedup=speedup, source="csv") for gpus, speedup in speedups.items()]
+    lines = [" ".join(line.split()) for line in report_text(report(*points))]
+    assert "good 2 to 4 GPUs: 3.80× = 95.0 %" in lines
+
+
 def test_the_first_lines_say_why_there_is_no_answer() -> None:
     noisy = flat(report_text(report(*loaded())))
     assert "No answer yet: the times are unreliable (noise)" in noisy
