@@ -115,7 +115,8 @@ def take_away(copy: Path, name: str) -> list[str]:
         schema.unlink(missing_ok=True)
     text = of_feature.sub("", text)
     # the purpose of a long example stands on the next line
-    example = rf"^(?!    ).*hpcrun (?:{'|'.join(commands) or '-'})\b(?!.*hpcrun )(?:.*\\\n)?.*\n"
+    either = "|".join(commands) or "-"
+    example = rf"^(?!    ).*hpcrun (?:{either})\b(?!.*hpcrun )(?:.*\\\n)?.*\n"
     table.write_text(re.sub(example, "", text, flags=re.MULTILINE), "utf-8")
     runs = "|".join(
         [
@@ -126,9 +127,7 @@ def take_away(copy: Path, name: str) -> list[str]:
     for test in [*copy.glob("tests/unit/**/test_*.py"), *copy.glob("tests/golden/test_*.py")]:
         if re.search(runs, test.read_text("utf-8")):
             test.unlink()
-    named = re.compile(
-        rf"hpcrun (?:{'|'.join(commands)})\b|^  (?:{'|'.join(commands)})  ", re.MULTILINE
-    )
+    named = re.compile(rf"hpcrun (?:{either})\b|^  (?:{either})  ", re.MULTILINE)
     for golden in [*copy.glob("tests/golden/commands/*"), *copy.glob("tests/golden/sessions/*")]:
         if commands and named.search(golden.read_text("utf-8")):
             golden.unlink()

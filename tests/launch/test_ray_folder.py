@@ -7,28 +7,11 @@ import secrets
 from pathlib import Path
 
 from tests.launch.jobs import LAUNCH, job
-
-RAY = """
-def is_initialized():
-    return True
-def nodes():
-    import os
-    return [{"NodeName": os.environ["HPCRUN_NODE"], "Alive": True}]
-"""
-START = """
-import socket, sys, time
-def main():
-    port = next(word for word in sys.argv if word.startswith("--port="))
-    with socket.create_server(("", int(port.partition("=")[2]))):
-        time.sleep(60)
-"""
+from tests.launch.ray_stub import write_ray
 
 
 def test_ray_has_a_folder_that_nobody_foresees(tmp_path: Path) -> None:
-    for name, text in (("__init__", RAY), ("scripts/__init__", ""), ("scripts/scripts", START)):
-        path = tmp_path / f"packages/ray/{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    write_ray(tmp_path / "packages", "time.sleep(60)")
     prefix = f"hpcrun-node-L{secrets.token_hex(8)}"  # of no job of another session
     env = {
         "PYTHONPATH": str(tmp_path / "packages"),

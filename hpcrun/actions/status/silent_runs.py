@@ -28,7 +28,7 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
     """
     if not _may_be_silent(item):
         return None  # before any file is opened
-    # of the role that decides the end: a server may be silent because nobody asks
+    # The role that decides the end counts: a server without requests is silent, too.
     attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
     if attempt is None or attempt.exit is not None:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,6 @@ GPU_TYPE = Choice(
     (Option("a100", "--gpus a100:4", "40 GB"), Option("h100", "--gpus h100:4", "80 GB")),
     default=1,
 )
-
-
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The lines that a person types, of which all are read."""
-    lines: list[str] = []
-    monkeypatch.setattr(questions, "_answer", lambda _: lines.pop(0))
-    yield lines
-    assert lines == []
 
 
 @pytest.mark.parametrize(

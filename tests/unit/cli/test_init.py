@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hpcrun.actions.profiles.edit import FileChange
 from hpcrun.actions.profiles.init_choices import Setup
-from hpcrun.cli import confirm as questions
-from hpcrun.cli import init as module
 from hpcrun.cli.init import _agreed, init
 from hpcrun.cli.output import render
 from hpcrun.errors import ProfileError
@@ -26,16 +23,6 @@ ANSWERS = {
     "sacctmgr": f"cat {RECORDED}/sacctmgr-assoc.txt",
     "scontrol": f"for last; do :; done; cat {RECORDED}/scontrol-$last.txt",
 }
-
-
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The lines that a person types at a terminal, of which all are read."""
-    lines: list[str] = []
-    monkeypatch.setattr(questions, "_answer", lambda _: lines.pop(0))
-    monkeypatch.setattr(module, "can_ask", lambda: True)
-    yield lines
-    assert lines == []
 
 
 @pytest.fixture

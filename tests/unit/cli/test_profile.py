@@ -10,8 +10,6 @@ import pytest
 from hpcrun.actions.jobs.trust import FileToTrust, Question, look_into, remember
 from hpcrun.actions.profiles.edit import Place
 from hpcrun.actions.profiles.list_profiles import Verdict
-from hpcrun.cli import confirm as questions
-from hpcrun.cli import profile_edit
 from hpcrun.cli.context import Context
 from hpcrun.cli.output import TextPart, render
 from hpcrun.cli.profile import _verdicts_text
@@ -139,16 +137,6 @@ def test_a_variable_that_overrules_the_default_is_named(
     monkeypatch.setenv("HPCRUN_PROFILE", variable)
     render(overruled("mine"))
     assert capsys.readouterr().err == remark
-
-
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The lines that a person types at a terminal, of which all are read."""
-    lines: list[str] = []
-    monkeypatch.setattr(questions, "_answer", lambda _: lines.pop(0))
-    monkeypatch.setattr(profile_edit, "can_ask", lambda: True)
-    yield lines
-    assert lines == []
 
 
 def place(folder: Path) -> Place:

@@ -10,7 +10,6 @@ import pytest
 
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submission import SubmitResult
-from hpcrun.actions.status import wait
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
 from hpcrun.cli.output import Outcome
@@ -38,10 +37,7 @@ def test_the_exit_status_takes_the_place_of_slurm_s_reason_for_it(
     assert how_it_ended(RunStatus(run(), Path(), status)) == text
 
 
-@pytest.fixture(autouse=True)
-def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ASK_FIRST_S", "LOOK_EVERY_S", "SETTLES_S"):
-        monkeypatch.setattr(wait, name, 0.0)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 @pytest.fixture

@@ -31,3 +31,13 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt
     os.environ.clear()  # of what a program of the job has set
     os.environ.update(before)
     attempt.remove_node_folders()
+
+
+@pytest.fixture
+def job(attempt: Attempt) -> Attempt:
+    """An attempt of a job without Slurm, whose nodes are not known yet."""
+    attempt.env["HPCRUN_JOB_ID"] = f"L{os.getpid()}"
+    attempt.node_folders = attempt.node_folders.replace("-U", "-L")
+    for name in ("HPCRUN_NODE", "HPCRUN_NODE_ADDR", "HPCRUN_NODE_RANK", "RANK"):
+        del attempt.env[name]
+    return attempt

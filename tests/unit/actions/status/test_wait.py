@@ -248,13 +248,7 @@ def waiting(*states: str) -> list[Waiter]:
     return waiters
 
 
-@pytest.fixture
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ASK_FIRST_S", "LOOK_EVERY_S", "SETTLES_S"):
-        monkeypatch.setattr(wait, name, 0.0)
-
-
-@pytest.mark.usefixtures("_no_pauses")
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize(
     ("states", "first", "places"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,10 +41,10 @@ from tests.unit.builders import drawn, run, write
 NOT_COMPARED = f"3 files, {run_facts.NOT_COMPARED}"
 
 
-def fact(section: str, *values: str | None, name: str = "x", **more: object) -> ComparedFact:
+def fact(section: str, *values: str | None, name: str = "x", **more: Any) -> ComparedFact:
     """A fact of some runs."""
     facts = tuple(None if value is None else Fact(value, value) for value in values)
-    return replace(ComparedFact(section, name, facts), **more)  # type: ignore[arg-type]
+    return replace(ComparedFact(section, name, facts), **more)
 
 
 @pytest.mark.parametrize(

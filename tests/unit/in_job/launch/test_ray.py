@@ -15,6 +15,7 @@ import pytest
 from hpcrun.in_job.launch import node_folder, ray
 from hpcrun.in_job.launch.rendezvous import ANOTHER_USER, CHANCE
 from hpcrun.in_job.preflight.node import free_port
+from tests.launch.ray_stub import write_ray
 from tests.unit.in_job.attempts import Attempt
 
 
@@ -86,30 +87,10 @@ def test_a_folder_with_folders_is_removed_and_what_links_lead_to_stays(
 
 # --- one node, with a stub in place of Ray -------------------------------------------------------
 
-RAY = """
-import os
-def is_initialized():
-    return True
-def nodes():
-    return [{"NodeName": os.environ["HPCRUN_NODE"], "Alive": True}]
-"""
-START = """
-import socket, sys, time
-def main():
-    print("\\n".join(sys.argv[1:]), flush=True)
-    port = next(word for word in sys.argv if word.startswith("--port="))
-    with socket.create_server(("", int(port.partition("=")[2]))):
-        {then}
-"""
-
 
 def run_ray(attempt: Attempt, tmp_path: Path, text: str, then: str) -> int:
     """Run a program of a shell with a Ray that does something once it listens."""
-    texts = {"__init__": RAY, "scripts/__init__": "", "scripts/scripts": START}
-    for name, content in texts.items():
-        path = tmp_path / f"packages/ray/{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content.replace("{then}", then))
+    write_ray(tmp_path / "packages", then)
     (attempt.folder / "hosts").write_text("n1\n")
     env = {"PYTHONPATH": str(tmp_path / "packages"), CHANCE: "abcd"}
     env["HPCRUN_PORT"] = str(free_port("127.0.0.1"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -11,16 +10,6 @@ import pytest
 
 from tests.unit.in_job import attempts
 from tests.unit.in_job.attempts import Attempt
-
-
-@pytest.fixture
-def job(attempt: Attempt) -> Attempt:
-    """An attempt of a job without Slurm, in the folder of the run."""
-    attempt.env["HPCRUN_JOB_ID"] = f"L{os.getpid()}"
-    attempt.node_folders = attempt.node_folders.replace("-U", "-L")
-    for name in ("HPCRUN_NODE", "HPCRUN_NODE_ADDR", "HPCRUN_NODE_RANK", "RANK"):
-        del attempt.env[name]
-    return attempt
 
 
 def run(job: Attempt, text: str, *options: str, **env: str) -> tuple[int, str, str]:

@@ -16,16 +16,6 @@ from tests.unit.in_job.attempts import LAUNCH, Attempt
 RANK = [*LAUNCH, "rank", "--once", "--"]
 
 
-@pytest.fixture
-def job(attempt: Attempt) -> Attempt:
-    """An attempt of a job without Slurm, whose nodes are not known yet."""
-    attempt.env["HPCRUN_JOB_ID"] = f"L{os.getpid()}"
-    attempt.node_folders = attempt.node_folders.replace("-U", "-L")
-    for name in ("HPCRUN_NODE", "HPCRUN_NODE_ADDR", "HPCRUN_NODE_RANK", "RANK"):
-        del attempt.env[name]
-    return attempt
-
-
 def launch(job: Attempt, options: str, *command: str, **env: str) -> tuple[int, str]:
     """Run a job of one node to its end; return its status and its log."""
     done = job.launch("job", "--nodes", "1", *options.split(), "--", *command, **env)
